@@ -1,0 +1,105 @@
+// A thin layer over OpBuilder in which kernels are written: index arithmetic that folds constants, loops as lambdas,
+// register tiles, vectors. One KernelBuilder makes one `func.func @kernel`:
+//
+//   @kernel(memref<1xT> a view each..., index a param each..., index begin, index end, memref<1xi8> scratch)
+//
+// lib/Codegen wraps it into the bundle's KernelFunction.
+#pragma once
+#include "mrcc/Kernels/Kernel.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Builders.h"
+
+namespace mrcc {
+
+/// An index: a compile-time integer or an SSA value of type index. Arithmetic on two integers folds.
+class Index {
+public:
+  Index(int64_t constant) : constant(constant) {}
+  Index(int constant) : constant(constant) {}
+  Index(mlir::Value value) : value(value) {}
+  bool isConstant() const { return !value; }
+  int64_t constant = 0;
+  mlir::Value value;
+};
+
+/// A strided memref over a view or scratch: element [i, j, ...] lies at sum(index * stride).
+struct Buffer {
+  mlir::Value memref;
+  mlir::Type element;
+};
+
+class KernelBuilder {
+public:
+  /// Starts the function: `types` of the views, number of params. The context has arith, func, memref, scf, vector,
+  /// math, affine, LLVM loaded.
+  KernelBuilder(mlir::MLIRContext &context, llvm::ArrayRef<DType> types, unsigned numParams);
+  /// Ends the function and gives the module away.
+  mlir::OwningOpRef<mlir::ModuleOp> finish();
+
+  mlir::OpBuilder b;
+  mlir::Location loc;
+
+  Index param(unsigned i);
+  Index begin();
+  Index end();
+
+  // Index arithmetic (values are never negative unless said so).
+  mlir::Value ssa(Index x);
+  Index add(Index a, Index b);
+  Index sub(Index a, Index b);
+  Index mul(Index a, Index b);
+  Index div(Index a, Index b); // floor for not negative values
+  Index rem(Index a, Index b);
+  Index ceilDiv(Index a, Index b);
+  Index min(Index a, Index b); // signed
+  Index max(Index a, Index b); // signed
+
+  // Control flow.
+  using Values = llvm::SmallVector<mlir::Value>;
+  void loop(Index lo, Index hi, Index step, llvm::function_ref<void(Index)> body);
+  Values loop(Index lo, Index hi, Index step, mlir::ValueRange init, llvm::function_ref<Values(Index, mlir::ValueRange)> body);
+  void ifThen(mlir::Value condition, llvm::function_ref<void()> then, llvm::function_ref<void()> otherwise = nullptr);
+  /// body(start, count): full tiles of `size`, then one tail tile whose count is a constant in each case of a switch.
+  void tiles(Index n, int64_t size, llvm::function_ref<void(Index, int64_t)> body);
+  /// ceil(n / size) tiles whose counts differ by one at most.
+  void tilesEven(Index n, int64_t size, llvm::function_ref<void(Index, int64_t)> body);
+
+  // Memory. Strides are in elements.
+  Buffer view(unsigned i, llvm::ArrayRef<Index> dims, llvm::ArrayRef<Index> strides, Index offset = 0);
+  Buffer viewRowMajor(unsigned i, llvm::ArrayRef<Index> dims);
+  /// A row-major part of the worker's scratch from `byteOffset` (a multiple of 64) on.
+  Buffer scratch(Index byteOffset, DType type, llvm::ArrayRef<Index> dims, llvm::ArrayRef<Index> strides = {});
+  mlir::Value load(Buffer m, llvm::ArrayRef<Index> at);
+  void store(mlir::Value v, Buffer m, llvm::ArrayRef<Index> at);
+  mlir::Value loadVector(Buffer m, llvm::ArrayRef<Index> at, int64_t lanes);
+  void storeVector(mlir::Value v, Buffer m, llvm::ArrayRef<Index> at);
+  /// The first `active` lanes (a constant), zeros beyond.
+  mlir::Value loadMasked(Buffer m, llvm::ArrayRef<Index> at, int64_t lanes, int64_t active);
+  void storeMasked(mlir::Value v, Buffer m, llvm::ArrayRef<Index> at, int64_t active);
+  mlir::Value broadcastLoad(Buffer m, llvm::ArrayRef<Index> at, int64_t lanes);
+  void prefetch(Buffer m, llvm::ArrayRef<Index> at, bool write = false);
+
+  // Values.
+  mlir::Value splat(mlir::Value scalar, int64_t lanes);
+  mlir::Value constantVector(mlir::Type element, double v, int64_t lanes);
+  mlir::Value fma(mlir::Value x, mlir::Value y, mlir::Value z);
+
+private:
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  mlir::func::FuncOp func;
+  unsigned numViews, numParams;
+};
+
+/// Emits one node of an expression on scalars or vectors of `lanes` (0: scalar). Transcendentals become polynomials and
+/// integer tricks, never calls. `operand` gives the values of args. i64/index values are of type i64.
+mlir::Value emitNode(KernelBuilder &kb, const ExprNode &node, llvm::ArrayRef<mlir::Value> args, int64_t lanes);
+
+/// Emits a whole body whose leaves (acc, load, load_at, iter, extent, param) `leaf` provides; returns its results.
+llvm::SmallVector<mlir::Value> emitBody(KernelBuilder &kb, const Expr &body, int64_t lanes,
+                                        llvm::function_ref<mlir::Value(const ExprNode &, llvm::ArrayRef<mlir::Value>)> leaf);
+
+} // namespace mrcc
