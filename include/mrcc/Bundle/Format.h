@@ -1,11 +1,34 @@
 // The bundle's contract: what the compiler writes and the runtime reads. The one header that both include; it needs the
-// C++ standard library alone. Sources: design of the bundle, ARCHITECTURE.md.
+// C++ standard library alone (Archive.h and Hash.h beside it say how its programs are serialised and hashed).
+//
+// A bundle is a folder: `index` (the records below, read in place) and data files named by their content. The index
+// alone refers to places in files; programs refer to constants and kernels by content, so a program file stays the same
+// when a resolution is added and constants or kernels move. All numbers are little-endian.
 #pragma once
+#include <bit>
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace mrcc {
+
+static_assert(std::endian::native == std::endian::little, "bundles are read in place");
+
+/// The version of everything in this header. A runtime reads its own version alone.
+constexpr uint32_t formatVersion = 1;
+
+/// xxh3-128 of some bytes (Hash.h). Ordered, and 32 hex digits in file names.
+struct Hash128 {
+  uint64_t low = 0, high = 0;
+  template <class A> void serialize(A &a) { a(low, high); }
+  friend auto operator<=>(const Hash128 &a, const Hash128 &b) {
+    return a.high != b.high ? a.high <=> b.high : a.low <=> b.low;
+  }
+  bool operator==(const Hash128 &) const = default;
+};
 
 /// Element types. The numbers are part of the format: never reuse one.
 enum class DType : uint8_t {
@@ -34,13 +57,32 @@ enum class DType : uint8_t {
 /// Bits of one element; 0 for `none` and unknown numbers.
 constexpr unsigned bitWidth(DType type) {
   switch (type) {
-  case DType::f64: case DType::i64: case DType::u64: return 64;
-  case DType::f32: case DType::i32: case DType::u32: return 32;
-  case DType::f16: case DType::bf16: case DType::i16: case DType::u16: return 16;
-  case DType::i8: case DType::u8: case DType::boolean: case DType::f8e4m3fn: case DType::f8e4m3fnuz:
-  case DType::f8e5m2: case DType::f8e5m2fnuz: return 8;
-  case DType::i4: case DType::u4: return 4;
-  case DType::none: break;
+  case DType::f64:
+  case DType::i64:
+  case DType::u64:
+    return 64;
+  case DType::f32:
+  case DType::i32:
+  case DType::u32:
+    return 32;
+  case DType::f16:
+  case DType::bf16:
+  case DType::i16:
+  case DType::u16:
+    return 16;
+  case DType::i8:
+  case DType::u8:
+  case DType::boolean:
+  case DType::f8e4m3fn:
+  case DType::f8e4m3fnuz:
+  case DType::f8e5m2:
+  case DType::f8e5m2fnuz:
+    return 8;
+  case DType::i4:
+  case DType::u4:
+    return 4;
+  case DType::none:
+    break;
   }
   return 0;
 }
@@ -95,5 +137,149 @@ struct Step {
 ///   begin, end   the units of work to do, 0 <= begin < end <= step.units; any split gives the same bits
 ///   scratch  step.scratchBytes of private memory, 64-byte aligned, content undefined
 using KernelFunction = void(char *const *views, const int64_t *params, int64_t begin, int64_t end, char *scratch);
+
+/// An input or output of a program. Names may repeat among outputs.
+struct TensorInfo {
+  std::string name;
+  DType type = DType::none;
+  std::vector<int64_t> dims;
+  template <class A> void serialize(A &a) { a(name, type, dims); }
+  bool operator==(const TensorInfo &) const = default;
+};
+
+/// A constant by content. `ordinal` tells different bytes with one hash apart (0 unless hashes collide). A constant of
+/// one repeated value is `splat`, its 1 to 16 bytes, and no bytes of a file; views of it have stride 0 everywhere.
+struct ConstantRef {
+  Hash128 hash;
+  uint32_t ordinal = 0;
+  uint64_t bytes = 0;
+  std::vector<uint8_t> splat;
+  template <class A> void serialize(A &a) { a(hash, ordinal, bytes, splat); }
+  bool operator==(const ConstantRef &) const = default;
+};
+
+/// One resolution compiled for one target: the content of a file `variants/*.mrcv`.
+struct Program {
+  std::string key;    // "x=1x3x480x640", several inputs joined by ';'
+  std::string target; // "cpu:x86-64-v3"
+  std::vector<TensorInfo> inputs, outputs;
+  std::vector<ConstantRef> constants; // Space::constant's index
+  std::vector<Hash128> kernels;       // Step::kernel's index: kernelId() of each
+  uint64_t arenaBytes = 0;
+  uint64_t arenaLowerBound = 0; // the largest live set
+  std::vector<Step> steps;
+  template <class A> void serialize(A &a) {
+    a(key, target, inputs, outputs, constants, kernels, arenaBytes, arenaLowerBound, steps);
+  }
+  bool operator==(const Program &) const = default;
+};
+
+/// Where arenas, scratch memory and constants begin in memory; constants begin at such offsets in their files, too.
+constexpr uint64_t alignment = 64;
+
+/// Constants and code are hashed in blocks of this size (the last one of a file may be shorter), so that a variant can
+/// be checked without reading what others use.
+constexpr uint64_t blockBytes = 256 * 1024;
+
+/// In a packed bundle (one file or one piece of memory) the index comes first, then each file of its file table in
+/// order, then manifest.json. Code and constants begin at multiples of `packAlignment` (pages of every CPU), the rest
+/// at `alignment`.
+constexpr uint64_t packAlignment = 64 * 1024;
+
+// The index. A header, then sections of fixed-size records, each section at a multiple of 8 bytes.
+
+struct Section {
+  uint64_t offset; // from the start of the index
+  uint64_t count;  // of records
+};
+
+struct Text { // into the section of strings
+  uint32_t offset, length;
+};
+
+struct IndexHeader {
+  // These fields keep their meaning and place in every version.
+  char magic[8];
+  uint32_t formatVersion;
+  uint32_t headerBytes;
+  char producer[32]; // "mrcc 0.1.0", filled up with zeros
+  uint64_t indexBytes;
+  // From here on, version 1.
+  Hash128 hash; // of the index without this field
+  Hash128 manifestHash;
+  uint64_t manifestBytes;
+  Text model; // the model's name
+  Section files, targets, variants, tensors, dims, constants, kernels, blocks, strings;
+};
+constexpr char indexMagic[8] = {'m', 'r', 'c', 'b', '\r', '\n', '\x1a', '\n'};
+
+enum class FileKind : uint32_t {
+  sharedConstants = 1,      // of the stages that do not know the resolution
+  specialisedConstants = 2, // that only specialisation makes
+  code = 3,                 // an ELF64 shared object without imports, relocations or writable data
+  program = 4,              // a serialised Program
+};
+
+struct FileRecord {
+  Text name; // relative, as in the folder
+  FileKind kind;
+  uint32_t firstBlock, numBlocks; // hashes of blocks; none of programs
+  uint32_t reserved;
+  uint64_t bytes;
+  Hash128 hash; // of the whole file; part of its name
+};
+
+/// Sorted by level, the best first.
+struct TargetRecord {
+  Text name;        // "cpu:x86-64-v3"
+  Text features;    // that the CPU must have, separated by spaces
+  uint32_t machine; // ELF's e_machine
+  uint32_t level;   // of those that a CPU can run, the highest is taken
+};
+
+/// Sorted by input dims, then target.
+struct VariantRecord {
+  Text key;
+  uint32_t target;
+  uint32_t file;                                           // the program
+  uint32_t firstInput, numInputs, firstOutput, numOutputs; // tensors
+  uint64_t arenaBytes;
+  uint64_t scratchBytes; // of each worker: the largest of its steps
+};
+
+struct TensorRecord {
+  Text name;
+  uint32_t type; // DType
+  uint32_t rank;
+  uint32_t firstDim; // in dims, a section of int64_t
+  uint32_t reserved;
+};
+
+/// Sorted by (hash, ordinal).
+struct ConstantRecord {
+  Hash128 hash;
+  uint32_t ordinal;
+  uint32_t file;
+  uint64_t offset, bytes;
+};
+
+/// Sorted by id.
+struct KernelRecord {
+  Hash128 id;
+  Text name;
+  Text key;
+  uint32_t file;
+  uint32_t target;
+  uint64_t offset; // of the KernelFunction from the image's load base
+  uint64_t bytes;
+};
+
+static_assert(sizeof(Section) == 16 && sizeof(Text) == 8);
+static_assert(offsetof(IndexHeader, formatVersion) == 8 && offsetof(IndexHeader, producer) == 16 &&
+              offsetof(IndexHeader, indexBytes) == 48 && offsetof(IndexHeader, hash) == 56 &&
+              sizeof(IndexHeader) == 248);
+static_assert(sizeof(FileRecord) == 48 && sizeof(TargetRecord) == 24 && sizeof(VariantRecord) == 48 &&
+              sizeof(TensorRecord) == 24 && sizeof(ConstantRecord) == 40 && sizeof(KernelRecord) == 56);
+static_assert(std::is_trivially_copyable_v<IndexHeader> && std::is_trivially_copyable_v<KernelRecord>);
 
 } // namespace mrcc
