@@ -24,6 +24,7 @@ struct Target {
   uint64_t l1Bytes, l2Bytes, l3Bytes; // what schedules assume
   std::vector<std::string> features;  // that the CPU must have, for the loader's check: "avx2", "fma", ...
   unsigned lanes(unsigned bits = 32) const { return vectorBits / bits; }
+  bool has(llvm::StringRef feature) const; // one of `features`, or "neon" on aarch64
 
   static const std::vector<Target> &all();           // x86-64 (baseline), x86-64-v3, x86-64-v4, aarch64
   static const Target *find(llvm::StringRef name);   // with or without "cpu:"
@@ -32,7 +33,7 @@ struct Target {
 /// A kernel as a value. Spatial and batch extents and strides are run-time parameters and never in here.
 struct KernelDescription {
   std::string family;                    // "conv", "matmul", "loop", ...
-  std::map<std::string, int64_t> config; // channels, kernel size, tile, ...
+  std::map<std::string, int64_t> config; // channels, kernel size, tile, ...; "params": how many run-time parameters
   std::vector<DType> types;              // of the views, outputs first
   std::string body;                      // Expr text
   auto operator<=>(const KernelDescription &) const = default;

@@ -26,23 +26,31 @@ public:
   mlir::Value value;
 };
 
-/// A strided memref over a view or scratch: element [i, j, ...] lies at sum(index * stride).
+/// A strided memref over a view or scratch: element [i, j, ...] lies at sum(index * stride). `element` is the type that
+/// loads give: bool is i8 in memory and i1 in values; integers are signless; f8, i4 and u4 are raw bytes (i8).
 struct Buffer {
   mlir::Value memref;
   mlir::Type element;
 };
 
+/// The type of values of `type` in a kernel, and of its elements in memory (see Buffer).
+mlir::Type valueType(mlir::MLIRContext *context, DType type);
+mlir::Type memoryType(mlir::MLIRContext *context, DType type);
+
 class KernelBuilder {
 public:
   /// Starts the function: `types` of the views, number of params. The context has arith, func, memref, scf, vector,
   /// math, affine, LLVM loaded.
-  KernelBuilder(mlir::MLIRContext &context, llvm::ArrayRef<DType> types, unsigned numParams);
+  KernelBuilder(mlir::MLIRContext &context, const Target &target, llvm::ArrayRef<DType> types, unsigned numParams);
   /// Ends the function and gives the module away.
   mlir::OwningOpRef<mlir::ModuleOp> finish();
 
   mlir::OpBuilder b;
   mlir::Location loc;
+  const Target &target;
 
+  unsigned viewCount() const { return types.size(); }
+  unsigned paramCount() const { return numParams; }
   Index param(unsigned i);
   Index begin();
   Index end();
@@ -63,6 +71,11 @@ public:
   void loop(Index lo, Index hi, Index step, llvm::function_ref<void(Index)> body);
   Values loop(Index lo, Index hi, Index step, mlir::ValueRange init, llvm::function_ref<Values(Index, mlir::ValueRange)> body);
   void ifThen(mlir::Value condition, llvm::function_ref<void()> then, llvm::function_ref<void()> otherwise = nullptr);
+  /// body(k) for the constant k in [lo, hi] that x is; nothing if it is none of them.
+  void switchOn(Index x, int64_t lo, int64_t hi, llvm::function_ref<void(int64_t)> body);
+  /// A function of its own, never inlined: it sees the views, params and scratch, and gets `args` as indices. Two micro
+  /// kernels inlined into one function spill each other's accumulators.
+  void outlined(llvm::StringRef name, llvm::ArrayRef<Index> args, llvm::function_ref<void(llvm::ArrayRef<Index>)> body);
   /// body(start, count): full tiles of `size`, then one tail tile whose count is a constant in each case of a switch.
   void tiles(Index n, int64_t size, llvm::function_ref<void(Index, int64_t)> body);
   /// ceil(n / size) tiles whose counts differ by one at most.
@@ -86,12 +99,29 @@ public:
   // Values.
   mlir::Value splat(mlir::Value scalar, int64_t lanes);
   mlir::Value constantVector(mlir::Type element, double v, int64_t lanes);
-  mlir::Value fma(mlir::Value x, mlir::Value y, mlir::Value z);
+  // The same on every target: what it has no instruction for becomes others, never a call. Scalars or vectors.
+  mlir::Value fma(mlir::Value x, mlir::Value y, mlir::Value z); // x * y + z; rounded twice where there is no FMA
+  mlir::Value roundEven(mlir::Value x);
+  mlir::Value floor(mlir::Value x);
+  mlir::Value ceil(mlir::Value x);
+  mlir::Value toF32(mlir::Value x);                   // from f16, bf16; f32 stays
+  mlir::Value fromF32(mlir::Value x, mlir::Type to);  // to f16, bf16 (nearest even), or f32
+  // Comparisons of indices (signed) and conditions.
+  mlir::Value less(Index a, Index b);
+  mlir::Value equal(Index a, Index b);
+  mlir::Value both(mlir::Value a, mlir::Value b);
+  Index select(mlir::Value condition, Index a, Index b);
 
 private:
+  void startFunction(llvm::StringRef name, unsigned extra);
+  mlir::Value flat(mlir::Value pointer, DType type);
+  mlir::Value halfToF32(mlir::Value x);
+  mlir::Value f32ToHalf(mlir::Value x);
   mlir::OwningOpRef<mlir::ModuleOp> module;
-  mlir::func::FuncOp func;
-  unsigned numViews, numParams;
+  mlir::func::FuncOp func;                            // the one that is being written
+  llvm::SmallVector<DType> types;
+  unsigned numParams;
+  unsigned numOutlined = 0;
 };
 
 /// Emits one node of an expression on scalars or vectors of `lanes` (0: scalar). Transcendentals become polynomials and

@@ -1,0 +1,15 @@
+// The table of kernel families.
+#include "Families.h"
+
+namespace mrcc {
+
+const KernelFamily *KernelFamily::find(llvm::StringRef name) {
+  static const std::vector<const KernelFamily *> families = {
+  };
+  for (const KernelFamily *family : families)
+    if (family->name() == name)
+      return family;
+  return nullptr;
+}
+
+} // namespace mrcc

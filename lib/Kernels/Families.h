@@ -1,0 +1,6 @@
+// The kernel families. A new one is a file with a class, a line here and a line in Families.cpp.
+#pragma once
+#include "mrcc/Kernels/Kernel.h"
+
+namespace mrcc {
+} // namespace mrcc
