@@ -11,6 +11,11 @@
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+namespace mrcc {
+/// Verifier of InferShapes: the op's declared result types are compatible with the inferred ones.
+llvm::LogicalResult verifyInferred(mlir::Operation *op);
+} // namespace mrcc
+
 #include "mrcc/IR/MrcEnums.h.inc"
 #include "mrcc/IR/MrcDialect.h.inc"
 #define GET_ATTRDEF_CLASSES

@@ -67,6 +67,7 @@ def InferShapes : OpInterface<"InferShapes"> {
     dimensions involved and fails.
   }];
   let methods = [InterfaceMethod<"result types", "::llvm::LogicalResult", "inferShapes", (ins "::llvm::SmallVectorImpl<::mlir::Type> &":$types)>];
+  let verify = [{ return ::mrcc::verifyInferred($_op); }]; // declared result types fit the inferred ones
 }
 
 //===-- operations ------------------------------------------------------------------------------------------------===//
@@ -153,6 +154,7 @@ def TransposeOp : TensorOp<"transpose"> {
   let summary = "output dimension i is input dimension perm[i]";
   let arguments = (ins Tensor:$input, DenseI64ArrayAttr:$perm);
   let hasFolder = 1;
+  let hasCanonicalizer = 1;
 }
 def ReshapeOp : TensorOp<"reshape"> {
   let summary = "same elements, other dims; 0 copies a dimension unless allowzero, one -1 is computed";
