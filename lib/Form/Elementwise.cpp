@@ -1,0 +1,46 @@
+// Element-wise ops: one node of a loop each. Chains become one loop in form-kernels.
+#include "Lower.h"
+
+using namespace mlir;
+using namespace mrcc;
+
+FailureOr<Value> mrcc::lowerUnary(UnaryOp op, OpBuilder &b) {
+  Point p(b, op.getLoc());
+  uint32_t x = p.load(op.getInput());
+  return p.loop(typeOf(op.getOutput()), p.body.unary(op.getKind(), x)).getResult(0);
+}
+
+FailureOr<Value> mrcc::lowerBinary(BinaryOp op, OpBuilder &b) {
+  Point p(b, op.getLoc());
+  uint32_t x = p.load(op.getLhs()), y = p.load(op.getRhs());
+  if (p.body.nodes[x].type != p.body.nodes[y].type) { // pow, shifts: compute in the left side's type
+    DType to = p.body.nodes[x].type;
+    y = p.body.cast(to, y);
+  }
+  return p.loop(typeOf(op.getOutput()), p.body.binary(op.getKind(), x, y)).getResult(0);
+}
+
+FailureOr<Value> mrcc::lowerSelect(SelectOp op, OpBuilder &b) {
+  Point p(b, op.getLoc());
+  uint32_t c = p.load(op.getCondition()), x = p.load(op.getA()), y = p.load(op.getB());
+  return p.loop(typeOf(op.getOutput()), p.body.select(c, x, y)).getResult(0);
+}
+
+FailureOr<Value> mrcc::lowerCast(CastOp op, OpBuilder &b) {
+  Point p(b, op.getLoc());
+  DType to = toDType(op.getTo());
+  if (to == DType::none)
+    return failure();
+  return p.loop(typeOf(op.getOutput()), p.body.cast(to, p.load(op.getInput()))).getResult(0);
+}
+
+FailureOr<Value> mrcc::lowerIota(IotaOp op, OpBuilder &b) {
+  Point p(b, op.getLoc());
+  return p.loop(typeOf(op.getOutput()), p.body.cast(toDType(op.getType()), p.body.iter(op.getAxis()))).getResult(0);
+}
+
+FailureOr<Value> mrcc::lowerFill(FillOp op, OpBuilder &b) {
+  Point p(b, op.getLoc());
+  uint32_t x = p.load(op.getValue()); // one element: broadcasts
+  return p.loop(typeOf(op.getOutput()), x).getResult(0);
+}

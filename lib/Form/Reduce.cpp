@@ -1,0 +1,177 @@
+// Reductions and normalisations. Sums of f16 and bf16 run in f32.
+#include "Lower.h"
+
+using namespace mlir;
+using namespace mrcc;
+
+static SmallVector<int64_t> keptDims(RankedTensorType type, ArrayRef<int64_t> axes) {
+  SmallVector<int64_t> dims(type.getShape());
+  for (int64_t axis : axes)
+    dims[axis] = 1;
+  return dims;
+}
+
+static bool isNarrowFloat(DType t) { return t == DType::f16 || t == DType::bf16; }
+
+/// One pass over `input`: `pre` of each element, combined, then `post` of the reduced value and their number.
+static Value reduceOnce(OpBuilder &b, Location loc, Value input, ArrayRef<int64_t> axes, StringRef combine,
+                        llvm::function_ref<uint32_t(Expr &, uint32_t)> pre, llvm::function_ref<uint32_t(Point &, uint32_t)> post,
+                        Value shift = nullptr) {
+  Point p(b, loc);
+  RankedTensorType type = typeOf(input);
+  DType element = toDType(type.getElementType()), wide = isNarrowFloat(element) ? DType::f32 : element;
+  uint32_t x = p.load(input);
+  if (wide != element)
+    x = p.body.cast(wide, x);
+  if (shift) {
+    uint32_t s = p.load(shift);
+    x = p.body.binary(BinaryKind::sub, x, wide != element ? p.body.cast(wide, s) : s);
+  }
+  x = pre(p.body, x);
+  auto result = RankedTensorType::get(keptDims(type, axes), type.getElementType());
+  return p
+      .reduce(result, type.getShape(), axes, combine, x,
+              [&](uint32_t acc) {
+                uint32_t r = post(p, acc);
+                return wide != element ? p.body.cast(element, r) : r;
+              })
+      .getResult(0);
+}
+
+FailureOr<Value> mrcc::lowerReduce(ReduceOp op, OpBuilder &b) {
+  Location loc = op.getLoc();
+  RankedTensorType type = typeOf(op.getInput());
+  ArrayRef<int64_t> axes = op.getAxes();
+  int64_t count = 1;
+  for (int64_t axis : axes)
+    count *= type.getDimSize(axis);
+  auto same = [](Expr &, uint32_t x) { return x; };
+  auto keep = [](Point &, uint32_t x) { return x; };
+  auto square = [](Expr &e, uint32_t x) { return e.binary(BinaryKind::mul, x, x); };
+  auto magnitude = [](Expr &e, uint32_t x) { return e.unary(UnaryKind::abs, x); };
+  auto unary = [](UnaryKind kind) { return [kind](Point &p, uint32_t x) { return p.body.unary(kind, x); }; };
+  auto once = [&](StringRef combine, auto pre, auto post) { return reduceOnce(b, loc, op.getInput(), axes, combine, pre, post); };
+  auto mean = [&](Point &p, uint32_t x) {
+    DType t = p.body.nodes[x].type;
+    uint32_t n = p.immediate(int64_t(count));
+    return p.body.binary(BinaryKind::div, x, t == DType::i64 ? n : p.body.cast(t, n));
+  };
+  Value r;
+  switch (op.getKind()) {
+  case ReduceKind::sum: r = once("sum", same, keep); break;
+  case ReduceKind::mean: r = once("sum", same, mean); break;
+  case ReduceKind::max: r = once("max", same, keep); break;
+  case ReduceKind::min: r = once("min", same, keep); break;
+  case ReduceKind::prod: r = once("prod", same, keep); break;
+  case ReduceKind::sum_square: r = once("sum", square, keep); break;
+  case ReduceKind::l1: r = once("sum", magnitude, keep); break;
+  case ReduceKind::l2: {
+    bool integer = !isa<FloatType>(type.getElementType());
+    r = once("sum", square, [&](Point &p, uint32_t x) {
+      if (!integer)
+        return p.body.unary(UnaryKind::sqrt, x);
+      DType t = p.body.nodes[x].type;
+      return p.body.cast(t, p.body.unary(UnaryKind::sqrt, p.body.cast(DType::f64, x)));
+    });
+    break;
+  }
+  case ReduceKind::log_sum: r = once("sum", same, unary(UnaryKind::log)); break;
+  case ReduceKind::log_sum_exp: {
+    // exp(x - max) cannot overflow. A maximum that is infinite would give inf - inf: shift by 0 there.
+    Value top = once("max", same, [](Point &p, uint32_t x) {
+      DType t = p.body.nodes[x].type;
+      uint32_t infinite = p.body.binary(BinaryKind::eq, p.body.binary(BinaryKind::sub, x, x), p.body.constant(t, 0));
+      return p.body.select(infinite, x, p.body.constant(t, 0));
+    });
+    Value sum = reduceOnce(b, loc, op.getInput(), axes, "sum", [](Expr &e, uint32_t x) { return e.unary(UnaryKind::exp, x); },
+                           unary(UnaryKind::log), top);
+    Point p(b, loc);
+    uint32_t x = p.load(sum), y = p.load(top);
+    r = p.loop(typeOf(sum), p.body.binary(BinaryKind::add, x, y)).getResult(0);
+    break;
+  }
+  }
+  return createReshape(b, loc, r, typeOf(op.getOutput()).getShape());
+}
+
+FailureOr<Value> mrcc::lowerArgReduce(ArgReduceOp op, OpBuilder &b) {
+  // Two accumulators, value and index; of equal values the first (or last) index stays.
+  Location loc = op.getLoc();
+  RankedTensorType type = typeOf(op.getInput());
+  Point p(b, loc);
+  uint32_t x = p.load(op.getInput()), i = p.body.iter(op.getAxis());
+  uint32_t acc = p.body.acc(DType::i64, 1);
+  p.body.results = {x, i, acc};
+  std::string combine = std::string(op.getIsMax() ? "argmax" : "argmin") + (op.getSelectLast() ? "_last" : "");
+  LaunchConfig config(b.getContext());
+  config.set("extents", type.getShape()).set("reduce", op.getAxis()).set("combine", combine);
+  auto result = RankedTensorType::get(keptDims(type, {int64_t(op.getAxis())}), b.getI64Type());
+  Value r = createLaunch(b, loc, result, p.inputs, "loop", config, p.body).getResult(0);
+  return createReshape(b, loc, r, typeOf(op.getOutput()).getShape());
+}
+
+static int64_t floatBits(APFloat value) {
+  float f = value.convertToFloat();
+  int32_t bits;
+  std::memcpy(&bits, &f, sizeof f);
+  return bits;
+}
+
+/// Broadcasts an optional scale or bias of `dims` to the rank of `like`, or gives none.
+static void pushOptional(SmallVectorImpl<Value> &inputs, OpBuilder &b, Location loc, Value v, RankedTensorType like) {
+  if (isa<NoneType>(v.getType()))
+    return;
+  SmallVector<int64_t> dims(like.getRank() - typeOf(v).getRank(), 1);
+  llvm::append_range(dims, typeOf(v).getShape());
+  inputs.push_back(createReshape(b, loc, v, dims));
+}
+
+FailureOr<Value> mrcc::lowerSoftmax(SoftmaxOp op, OpBuilder &b) {
+  LaunchConfig config(b.getContext());
+  config.set("axis", op.getAxis()).set("log", op.getLog());
+  return createLaunch(b, op.getLoc(), op.getType(), {op.getInput()}, "softmax", config, {}).getResult(0);
+}
+
+FailureOr<Value> mrcc::lowerLayerNorm(LayerNormOp op, OpBuilder &b) {
+  SmallVector<Value> inputs{op.getInput()};
+  pushOptional(inputs, b, op.getLoc(), op.getScale(), typeOf(op.getInput()));
+  size_t withScale = inputs.size() - 1;
+  pushOptional(inputs, b, op.getLoc(), op.getBias(), typeOf(op.getInput()));
+  LaunchConfig config(b.getContext());
+  config.set("axis", op.getAxis()).set("rms", op.getRms()).set("epsilon", floatBits(op.getEpsilon()));
+  config.set("scale", withScale).set("bias", inputs.size() - 1 - withScale);
+  return createLaunch(b, op.getLoc(), op.getType(), inputs, "layer_norm", config, {}).getResult(0);
+}
+
+FailureOr<Value> mrcc::lowerGroupNorm(GroupNormOp op, OpBuilder &b) {
+  SmallVector<Value> inputs{op.getInput()};
+  pushOptional(inputs, b, op.getLoc(), op.getScale(), typeOf(op.getInput()));
+  size_t withScale = inputs.size() - 1;
+  pushOptional(inputs, b, op.getLoc(), op.getBias(), typeOf(op.getInput()));
+  LaunchConfig config(b.getContext());
+  config.set("groups", op.getGroups()).set("epsilon", floatBits(op.getEpsilon()));
+  config.set("scale", withScale).set("bias", inputs.size() - 1 - withScale);
+  return createLaunch(b, op.getLoc(), op.getType(), inputs, "group_norm", config, {}).getResult(0);
+}
+
+FailureOr<Value> mrcc::lowerBatchNorm(BatchNormOp op, OpBuilder &b) {
+  Point p(b, op.getLoc());
+  uint32_t x = p.load(op.getInput()), scale = p.load(op.getScale()), bias = p.load(op.getBias()), mean = p.load(op.getMean()),
+           variance = p.load(op.getVariance());
+  DType t = p.body.nodes[x].type;
+  auto as = [&](uint32_t v) { return p.body.nodes[v].type == t ? v : p.body.cast(t, v); };
+  uint32_t root = p.body.unary(UnaryKind::sqrt, p.body.binary(BinaryKind::add, as(variance), p.body.constant(t, op.getEpsilon().convertToFloat())));
+  uint32_t y = p.body.binary(BinaryKind::div, p.body.binary(BinaryKind::sub, x, as(mean)), root);
+  y = p.body.binary(BinaryKind::add, p.body.binary(BinaryKind::mul, y, as(scale)), as(bias));
+  return p.loop(typeOf(op.getOutput()), y).getResult(0);
+}
+
+FailureOr<Value> mrcc::lowerAttention(AttentionOp op, OpBuilder &b) {
+  LaunchConfig config(b.getContext());
+  SmallVector<Value> inputs{op.getQ(), op.getK(), op.getV()};
+  bool masked = !isa<NoneType>(op.getMask().getType());
+  if (masked)
+    pushOptional(inputs, b, op.getLoc(), op.getMask(), typeOf(op.getOutput()));
+  config.set("scale", floatBits(op.getScale())).set("mask", masked);
+  return createLaunch(b, op.getLoc(), op.getType(), inputs, "attention", config, {}).getResult(0);
+}
