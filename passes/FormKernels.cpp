@@ -13,7 +13,9 @@
 #include "Passes.h"
 #include "mrcc/Form/Launch.h"
 #include "mrcc/Form/Views.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include <numeric>
 
 namespace mrcc {
 #define GEN_PASS_DEF_FORMKERNELS

@@ -11,6 +11,7 @@
 #include "Passes.h"
 #include "mrcc/Form/Launch.h"
 #include "mrcc/Form/Views.h"
+#include <numeric>
 
 namespace mrcc {
 #define GEN_PASS_DEF_PLANMEMORY

@@ -1,0 +1,19 @@
+// The program of a variant: a straight serialisation of the IR after plan-memory.
+#pragma once
+#include "mrcc/Bundle/Bundle.h"
+#include "mrcc/Kernels/Kernel.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mrcc {
+
+struct BuiltProgram {
+  BundleVariant variant; // kernels by key; constants are spans of the context's store or of `owned`
+  std::map<std::string, KernelDescription> kernels;
+  std::vector<std::shared_ptr<std::vector<uint8_t>>> owned;
+};
+
+/// `isShared` says of a constant's attribute whether the simplified module held it already.
+llvm::Expected<BuiltProgram> buildProgram(mlir::func::FuncOp func, const Target &target,
+                                          llvm::function_ref<bool(mlir::Attribute)> isShared);
+
+} // namespace mrcc

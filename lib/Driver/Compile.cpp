@@ -1,0 +1,388 @@
+// Drives the stages. The shared module is printed once as bytecode (constants by key, so it is small) and parsed into one
+// context a resolution, which dies with it.
+#include "mrcc/Driver/Compile.h"
+#include "Passes.h"
+#include "mrcc/Codegen/Codegen.h"
+#include "mrcc/Driver/Program.h"
+#include "mlir/Bytecode/BytecodeWriter.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/ThreadPool.h"
+#include <chrono>
+
+using namespace mlir;
+using namespace mrcc;
+
+static constexpr Stage stageTable[] = {
+    {"import", false, "ONNX file -> mrc ops"},
+    {"simplify", false, "fold constants, fuse patterns, channels-last layout, packed weights"},
+    {"specialize", true, "bind dimensions, infer every shape, fold"},
+    {"form-kernels", true, "group ops into kernels"},
+    {"plan-memory", true, "places in the arena"},
+    {"codegen", false, "machine code of each distinct kernel"},
+    {"bundle", false, "write the bundle"},
+};
+
+llvm::ArrayRef<Stage> mrcc::stages() { return stageTable; }
+
+static std::string quotedName(StringRef name) {
+  if (name.find_first_of("=;,\" ") == StringRef::npos && !name.empty())
+    return name.str();
+  std::string out = "\"";
+  for (char c : name) {
+    if (c == '"' || c == '\\')
+      out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
+std::string mrcc::variantKey(const std::vector<std::string> &names, const VariantShapes &shapes) {
+  std::string key;
+  for (auto [i, name] : llvm::enumerate(names)) {
+    key += (i ? ";" : "") + quotedName(name) + "=";
+    if (shapes.dims[i].empty())
+      key += "scalar";
+    for (auto [j, d] : llvm::enumerate(shapes.dims[i]))
+      key += (j ? "x" : "") + std::to_string(d);
+  }
+  return key;
+}
+
+std::string mrcc::printModule(ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  module.print(os, OpPrintingFlags().enableDebugInfo(true, /*prettyForm=*/false));
+  return text + "\n";
+}
+
+namespace {
+/// Adds the time of its life to a stage.
+class Timer {
+public:
+  Timer(StageTime &time, std::mutex &mutex) : time(time), mutex(mutex), start(std::chrono::steady_clock::now()) {}
+  ~Timer() {
+    std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    std::lock_guard lock(mutex);
+    ++time.runs;
+    time.seconds += took.count();
+  }
+
+private:
+  StageTime &time;
+  std::mutex &mutex;
+  std::chrono::steady_clock::time_point start;
+};
+
+/// Collects error diagnostics of one context as text: "node 'conv1': message".
+class Diagnostics {
+public:
+  explicit Diagnostics(MLIRContext &context)
+      : handler(&context, [this](Diagnostic &d) {
+          if (d.getSeverity() == DiagnosticSeverity::Error)
+            add(d);
+          else if (d.getSeverity() == DiagnosticSeverity::Warning || d.getSeverity() == DiagnosticSeverity::Remark)
+            warnings.push_back(d.str());
+          return success();
+        }) {}
+  llvm::Error take(llvm::StringRef fallback) {
+    return llvm::createStringError(text.empty() ? fallback.str() : text);
+  }
+  std::vector<std::string> warnings;
+
+private:
+  void add(Diagnostic &d) {
+    std::string node = nodeNames(d.getLocation());
+    if (!text.empty())
+      text += "\n";
+    text += (node.empty() ? "" : "node '" + node + "': ") + d.str();
+  }
+  std::string text;
+  ScopedDiagnosticHandler handler;
+};
+} // namespace
+
+struct Compilation::State {
+  ConstantStore store;
+  ModelHandle handle;
+  ModelInfo info;           // of the file
+  ModelInfo program;        // of the imported module: without binds
+  std::unique_ptr<MLIRContext> context;
+  OwningOpRef<ModuleOp> module;
+  std::string bytecode;                    // of the simplified module
+  llvm::StringSet<> sharedBlobs;           // keys
+  std::set<std::string> sharedInline;      // printed dense attributes
+  std::map<std::string, KernelDescription> kernels; // by key, per target name in front
+  std::vector<std::map<std::string, KernelDescription>> kernelsOfTarget;
+  std::vector<std::shared_ptr<std::vector<uint8_t>>> owned;
+  std::mutex mutex;
+
+  std::unique_ptr<MLIRContext> makeContext() {
+    DialectRegistry registry;
+    registry.insert<MrcDialect, func::FuncDialect>();
+    auto c = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
+    c->loadAllAvailableDialects();
+    c->getLoadedDialect<MrcDialect>()->setStore(&store);
+    return c;
+  }
+};
+
+Compilation::Compilation(CompileOptions o) : state(std::make_unique<State>()), options(std::move(o)) {}
+Compilation::~Compilation() = default;
+
+const ModelInfo &Compilation::model() const { return state->info; }
+
+llvm::Error Compilation::read(const std::string &path) {
+  Timer timer(times[size_t(StageId::import)], state->mutex);
+  auto handle = readModel(path);
+  if (!handle)
+    return handle.takeError();
+  state->handle = *handle;
+  state->info = modelInfo(**handle);
+  return llvm::Error::success();
+}
+
+static void dumpModule(const CompileOptions &options, StageId id, StringRef suffix, ModuleOp module) {
+  if (options.dumpStages.empty())
+    return;
+  (void)llvm::sys::fs::create_directories(options.dumpStages);
+  std::string name = std::to_string(size_t(id)) + "-" + stageTable[size_t(id)].name + (suffix.empty() ? "" : "-" + suffix.str()) + ".mlir";
+  for (char &c : name)
+    if (c == '/' || c == ' ' || c == '"' || c == ';' || c == '=')
+      c = '_';
+  llvm::SmallString<128> path(options.dumpStages);
+  llvm::sys::path::append(path, name);
+  std::error_code ec;
+  llvm::raw_fd_ostream os(path, ec);
+  if (!ec)
+    os << printModule(module);
+}
+
+llvm::Error Compilation::import(llvm::ArrayRef<VariantShapes> shapes) {
+  StageTime &time = times[size_t(StageId::import)];
+  state->context = state->makeContext();
+  ImportOptions import;
+  import.binds = options.binds;
+  size_t next = 0;
+  for (const auto &input : state->info.inputs) {
+    if (options.binds.count(input.name))
+      continue;
+    std::vector<int64_t> dims;
+    bool first = true;
+    for (const VariantShapes &s : shapes) {
+      const std::vector<int64_t> &mine = s.dims[next];
+      if (first)
+        dims = mine;
+      else if (mine.size() != dims.size())
+        return llvm::createStringError("input '%s': resolutions of different rank", input.name.c_str());
+      for (size_t i = 0; i < dims.size(); ++i)
+        if (dims[i] != mine[i])
+          dims[i] = -1;
+      first = false;
+    }
+    // Which resolutions are in the list must not show in the shared module: a dimension that the file leaves open stays so.
+    if (input.ranked && input.dims.size() == dims.size())
+      for (size_t i = 0; i < dims.size(); ++i)
+        if (input.dims[i] != dims[i])
+          dims[i] = -1;
+    import.inputDims[input.name] = dims;
+    ++next;
+  }
+  {
+    Timer timer(time, state->mutex);
+    time.runs -= time.runs ? 1 : 0; // reading and importing are one run
+    auto module = importModel(*state->handle, *state->context, import, notes);
+    if (!module)
+      return module.takeError();
+    state->module = std::move(*module);
+  }
+  state->program = modelInfo(*state->module);
+  bundle.model.name = state->info.name;
+  bundle.model.sha256 = state->info.sha256;
+  auto describe = [](const auto &tensors, auto &out) {
+    for (const auto &t : tensors) {
+      BundleModel::Tensor b{t.name, t.type, {}};
+      for (size_t i = 0; i < t.dims.size(); ++i)
+        b.dims.push_back(t.dims[i] >= 0 ? std::to_string(t.dims[i]) : i < t.symbols.size() && !t.symbols[i].empty() ? t.symbols[i] : "?");
+      out.push_back(std::move(b));
+    }
+  };
+  describe(state->info.inputs, bundle.model.inputs);
+  describe(state->info.outputs, bundle.model.outputs);
+  dumpModule(options, StageId::import, "", *state->module);
+  return llvm::Error::success();
+}
+
+/// Folds that a stage recorded on the module.
+static void collectFolds(ModuleOp module, std::vector<BundleFold> &out, const std::string &stage, bool all) {
+  auto list = module->getAttrOfType<ArrayAttr>("mrc.folded");
+  if (!list)
+    return;
+  for (auto entry : list.getAsRange<DictionaryAttr>()) {
+    auto text = [&](StringRef key) {
+      auto s = entry.getAs<StringAttr>(key);
+      return s ? s.str() : std::string();
+    };
+    auto number = [&](StringRef key) {
+      auto n = entry.getAs<IntegerAttr>(key);
+      return n ? uint64_t(n.getInt()) : 0;
+    };
+    if (all || text("stage") == "specialize")
+      out.push_back({text("node"), text("ops"), number("bytes_before"), number("bytes_after"), stage});
+  }
+}
+
+llvm::Error Compilation::simplify() {
+  Diagnostics diagnostics(*state->context);
+  {
+    Timer timer(times[size_t(StageId::simplify)], state->mutex);
+    PassManager pm(state->context.get());
+    pm.enableVerifier(options.verifyEach);
+    buildSimplifyPipeline(pm);
+    if (failed(pm.run(*state->module)))
+      return diagnostics.take("simplify failed");
+  }
+  for (std::string &w : diagnostics.warnings)
+    notes.push_back(std::move(w));
+  dumpModule(options, StageId::simplify, "", *state->module);
+  collectFolds(*state->module, bundle.folded, "simplify", true);
+  state->module->walk([&](ConstantOp c) {
+    if (auto blob = dyn_cast<BlobAttr>(c.getValue()))
+      state->sharedBlobs.insert(blob.getKey());
+    else
+      state->sharedInline.insert(debugString(c.getValue()));
+  });
+  llvm::raw_string_ostream os(state->bytecode);
+  if (failed(writeBytecodeToFile(*state->module, os)))
+    return llvm::createStringError("the simplified module could not be serialised");
+  return llvm::Error::success();
+}
+
+llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
+  std::vector<std::string> names;
+  for (const auto &input : state->program.inputs)
+    names.push_back(input.name);
+  state->kernelsOfTarget.resize(options.targets.size());
+  struct Result {
+    std::string error;
+    std::vector<BuiltProgram> programs; // one a target
+    std::vector<BundleFold> folds;
+    std::vector<std::string> warnings;
+  };
+  std::vector<Result> results(shapes.size());
+  std::atomic<size_t> done = 0;
+  auto one = [&](size_t i) {
+    Result &r = results[i];
+    std::string key = variantKey(names, shapes[i]);
+    auto context = state->makeContext();
+    Diagnostics diagnostics(*context);
+    auto module = parseSourceString<ModuleOp>(state->bytecode, context.get());
+    if (!module) {
+      r.error = llvm::toString(diagnostics.take("the simplified module could not be read back"));
+      return;
+    }
+    auto func = module->lookupSymbol<func::FuncOp>("main");
+    auto run = [&](StageId id, llvm::function_ref<LogicalResult()> body) {
+      {
+        Timer timer(times[size_t(id)], state->mutex);
+        if (failed(body())) {
+          r.error = llvm::toString(diagnostics.take(std::string(stageTable[size_t(id)].name) + " failed"));
+          return false;
+        }
+      }
+      dumpModule(options, id, key, *module);
+      return true;
+    };
+    auto runPass = [&](std::unique_ptr<Pass> pass) {
+      PassManager pm(context.get(), func::FuncOp::getOperationName());
+      pm.enableVerifier(options.verifyEach);
+      pm.addPass(std::move(pass));
+      return pm.run(func);
+    };
+    llvm::SmallVector<llvm::SmallVector<int64_t>> dims;
+    for (const auto &d : shapes[i].dims)
+      dims.emplace_back(d.begin(), d.end());
+    if (!run(StageId::specialize, [&] { return specialize(func, dims); }))
+      return;
+    collectFolds(*module, r.folds, "specialize " + key, false);
+    if (options.stopAfter == "specialize" || !run(StageId::formKernels, [&] { return runPass(createFormKernels()); }) ||
+        options.stopAfter == "form-kernels" || !run(StageId::planMemory, [&] { return runPass(createPlanMemory()); }))
+      return;
+    r.warnings = std::move(diagnostics.warnings);
+    for (const Target *target : options.targets) {
+      auto built = buildProgram(func, *target, [&](Attribute attr) {
+        auto blob = dyn_cast<BlobAttr>(attr);
+        return blob ? state->sharedBlobs.contains(blob.getKey()) : state->sharedInline.count(debugString(attr)) != 0;
+      });
+      if (!built) {
+        r.error = llvm::toString(built.takeError());
+        return;
+      }
+      built->variant.key = key;
+      built->variant.target = r.programs.size();
+      r.programs.push_back(std::move(*built));
+    }
+    if (options.progress)
+      options.progress("specialize", ++done, shapes.size());
+  };
+  unsigned jobs = options.jobs ? options.jobs : llvm::hardware_concurrency().compute_thread_count();
+  if (jobs > 1 && shapes.size() > 1) {
+    llvm::DefaultThreadPool pool(llvm::hardware_concurrency(jobs));
+    for (size_t i = 0; i < shapes.size(); ++i)
+      pool.async([&, i] { one(i); });
+    pool.wait();
+  } else {
+    for (size_t i = 0; i < shapes.size(); ++i)
+      one(i);
+  }
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    Result &r = results[i];
+    if (!r.error.empty()) {
+      std::string key = variantKey(names, shapes[i]);
+      if (!options.keepGoing)
+        return llvm::createStringError("shape %s: %s", key.c_str(), r.error.c_str());
+      rejected.emplace_back(key, r.error);
+      continue;
+    }
+    for (size_t t = 0; t < r.programs.size(); ++t) {
+      BuiltProgram &p = r.programs[t];
+      state->kernelsOfTarget[t].insert(p.kernels.begin(), p.kernels.end());
+      llvm::append_range(state->owned, p.owned);
+      bundle.variants.push_back(std::move(p.variant));
+    }
+    llvm::append_range(bundle.folded, r.folds);
+    for (std::string &w : r.warnings)
+      if (!llvm::is_contained(notes, w))
+        notes.push_back(std::move(w));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error Compilation::generateCode() {
+  Timer timer(times[size_t(StageId::codegen)], state->mutex);
+  unsigned jobs = options.jobs ? options.jobs : llvm::hardware_concurrency().compute_thread_count();
+  bundle.flags["math"] = options.strictMath ? "strict" : "fast";
+  for (size_t t = 0; t < options.targets.size(); ++t) {
+    std::vector<KernelDescription> list;
+    for (auto &[key, kernel] : state->kernelsOfTarget[t])
+      list.push_back(kernel);
+    auto image = compileKernels(std::move(list), *options.targets[t], jobs, [&](size_t done, size_t total) {
+      if (options.progress)
+        options.progress("codegen", done, total);
+    });
+    if (!image)
+      return image.takeError();
+    BundleTarget target;
+    target.name = options.targets[t]->name;
+    target.features = options.targets[t]->features;
+    target.machine = StringRef(options.targets[t]->triple).starts_with("aarch64") ? 183 : 62;
+    target.image = std::move(image->bytes);
+    for (auto &entry : image->kernels)
+      target.kernels.push_back({entry.kernel.key(), entry.kernel.name(), entry.offset, entry.bytes});
+    bundle.targets.push_back(std::move(target));
+  }
+  return llvm::Error::success();
+}
