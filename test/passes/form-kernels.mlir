@@ -1,0 +1,85 @@
+// RUN: mrcc-opt %s --mrc-form-kernels --split-input-file | FileCheck %s
+
+// An element-wise chain is one loop; a scalar constant is in the body; equal operands are one.
+// CHECK-LABEL: func.func @chain
+// CHECK-NOT: mrc.unary
+// CHECK: mrc.launch "loop" {extents = array<i64: 2, 5>} body "f32 load 0; f32 unary sigmoid %0; f32 binary mul %0 %1 -> %2"(%arg0)
+// CHECK-NEXT: return
+func.func @chain(%x: tensor<2x5xf32>) -> tensor<2x5xf32> {
+  %0 = mrc.unary sigmoid %x : (tensor<2x5xf32>) -> tensor<2x5xf32>
+  %1 = mrc.binary mul %x, %0 : (tensor<2x5xf32>, tensor<2x5xf32>) -> tensor<2x5xf32>
+  return %1 : tensor<2x5xf32>
+}
+
+// -----
+
+// Activation and residual become the tail of the convolution.
+// CHECK-LABEL: func.func @epilogue
+// CHECK: mrc.launch "conv"
+// CHECK-SAME: load 2
+// CHECK-SAME: max
+// CHECK-SAME: load 3
+// CHECK-NOT: mrc.launch
+// CHECK: return
+func.func @epilogue(%x: tensor<1x4x4x16xf32>, %r: tensor<1x4x4x16xf32>) -> tensor<1x4x4x16xf32> {
+  %w = mrc.constant dense<0.5> : tensor<1x1x1x16x16xf32>
+  %b = mrc.constant dense<1.5> : tensor<16xf32>
+  %zero = mrc.constant dense<0.0> : tensor<f32>
+  %0 = mrc.conv %x, %w, %b {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, group = 1 : i64, packed_kernel = array<i64: 1, 1>, oc = 16 : i64}
+    : (tensor<1x4x4x16xf32>, tensor<1x1x1x16x16xf32>, tensor<16xf32>) -> tensor<1x4x4x16xf32>
+  %1 = mrc.binary max %0, %zero : (tensor<1x4x4x16xf32>, tensor<f32>) -> tensor<1x4x4x16xf32>
+  %2 = mrc.binary add %1, %r : (tensor<1x4x4x16xf32>, tensor<1x4x4x16xf32>) -> tensor<1x4x4x16xf32>
+  return %2 : tensor<1x4x4x16xf32>
+}
+
+// -----
+
+// A value with two users is computed once.
+// CHECK-LABEL: func.func @two_users
+// CHECK: %[[E:.*]] = mrc.launch "loop"{{.*}}unary exp
+// CHECK: mrc.launch "loop"{{.*}}unary neg{{.*}}(%[[E]])
+// CHECK: mrc.launch "loop"{{.*}}unary abs{{.*}}(%[[E]])
+func.func @two_users(%x: tensor<7xf32>) -> (tensor<7xf32>, tensor<7xf32>) {
+  %0 = mrc.unary exp %x : (tensor<7xf32>) -> tensor<7xf32>
+  %1 = mrc.unary neg %0 : (tensor<7xf32>) -> tensor<7xf32>
+  %2 = mrc.unary abs %0 : (tensor<7xf32>) -> tensor<7xf32>
+  return %1, %2 : tensor<7xf32>, tensor<7xf32>
+}
+
+// -----
+
+// The argument is no launch's own memory: it is copied into the concat, the launch writes in place.
+// CHECK-LABEL: func.func @concat
+// CHECK-DAG: %[[A:.*]] = mrc.launch "loop" {extents = array<i64: 2, 3>} body "f32 load 0; f32 unary exp %0 -> %1"
+// CHECK-DAG: %[[B:.*]] = mrc.launch "loop" {extents = array<i64: 2, 4>} body "f32 load 0 -> %0"
+// CHECK: mrc.concat %[[A]], %[[B]]
+// CHECK-NOT: mrc.launch
+func.func @concat(%x: tensor<2x3xf32>, %y: tensor<2x4xf32>) -> tensor<2x7xf32> {
+  %0 = mrc.unary exp %x : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %1 = mrc.concat %0, %y {axis = 1 : i64} : (tensor<2x3xf32>, tensor<2x4xf32>) -> tensor<2x7xf32>
+  return %1 : tensor<2x7xf32>
+}
+
+// -----
+
+// A reshape of a transposed argument needs a copy, a reshape of a contiguous one does not. A returned view is copied out.
+// CHECK-LABEL: func.func @views
+// CHECK: mrc.transpose
+// CHECK: %[[C:.*]] = mrc.launch "loop" {extents = array<i64: 3, 2>}
+// CHECK: mrc.reshape %[[C]]
+func.func @views(%x: tensor<2x3xf32>) -> tensor<6xf32> {
+  %s = mrc.constant dense<[6]> : tensor<1xi64>
+  %0 = mrc.transpose %x {perm = array<i64: 1, 0>} : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  %1 = mrc.reshape %0, %s : (tensor<3x2xf32>, tensor<1xi64>) -> tensor<6xf32>
+  return %1 : tensor<6xf32>
+}
+
+// -----
+
+// A mean divides by a run-time immediate: resolutions share the kernel.
+// CHECK-LABEL: func.func @mean
+// CHECK: mrc.launch "loop" {combine = "sum", extents = array<i64: 1, 4, 6, 8>, immediates = array<i64: 24>, reduce = array<i64: 1, 2>}
+func.func @mean(%x: tensor<1x4x6x8xf32>) -> tensor<1x8xf32> {
+  %0 = mrc.reduce mean %x {axes = array<i64: 1, 2>, keepdims = false} : (tensor<1x4x6x8xf32>) -> tensor<1x8xf32>
+  return %0 : tensor<1x8xf32>
+}
