@@ -6,7 +6,8 @@
 //   4. epilogue   a pointwise loop whose operand is the only use of a launch that takes fused ops (convolution, matmul, norm,
 //                 reduction) becomes that launch's tail; the rest of its operands become extras
 //   5. views      copies where a view cannot be: a reshape of memory that is not contiguous to itself, operands of concat that
-//                 are not launches of their own, results of the function that are not memory of their own
+//                 are not launches of their own, results of the function that are not memory of their own, packed weights
+//                 of one repeated value
 //
 // Each step is one walk and a constant amount of work per use, repeated until nothing changes (chains shrink by one a round at
 // worst, in practice three rounds).
@@ -336,7 +337,24 @@ struct FormKernels : mrcc::impl::FormKernelsBase<FormKernels> {
     return true;
   }
 
+  /// Packed weights are read as vectors: one of a repeated value has no bytes to read, so it is written out first.
+  void writeOutSplatWeights(func::FuncOp func) {
+    for (Operation &op : llvm::make_early_inc_range(func.front())) {
+      auto launch = dyn_cast<LaunchOp>(&op);
+      if (!launch || !llvm::is_contained({"conv", "depthwise", "conv_transpose", "matmul"}, launch.getFamily()))
+        continue;
+      auto data = getConstant(launch->getOperand(1));
+      if (!data || !data->isSplat)
+        continue;
+      OpBuilder b(launch);
+      Point p(b, launch.getLoc());
+      Value repeated = launch->getOperand(1);
+      launch->setOperand(1, p.loop(typeOf(repeated), p.load(repeated)).getResult(0));
+    }
+  }
+
   void insertCopies(func::FuncOp func) {
+    writeOutSplatWeights(func);
     // Operands of concat that are not a launch's or concat's own memory.
     for (Operation &op : llvm::make_early_inc_range(func.front())) {
       auto concat = dyn_cast<ConcatOp>(&op);

@@ -22,7 +22,7 @@ func.func @chain(%x: tensor<2x5xf32>) -> tensor<2x5xf32> {
 // CHECK-NOT: mrc.launch
 // CHECK: return
 func.func @epilogue(%x: tensor<1x4x4x16xf32>, %r: tensor<1x4x4x16xf32>) -> tensor<1x4x4x16xf32> {
-  %w = mrc.constant dense<0.5> : tensor<1x1x1x16x16xf32>
+  %w = mrc.constant #mrc.blob<"k0"> : tensor<1x1x1x16x16xf32>
   %b = mrc.constant dense<1.5> : tensor<16xf32>
   %zero = mrc.constant dense<0.0> : tensor<f32>
   %0 = mrc.conv %x, %w, %b {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, group = 1 : i64, packed_kernel = array<i64: 1, 1>, oc = 16 : i64}
