@@ -10,6 +10,8 @@
 #include "mrcc/IR/Mrc.h"
 #include "llvm/Support/Error.h"
 #include <compare>
+#include <map>
+#include <optional>
 
 namespace mrcc {
 
@@ -25,7 +27,7 @@ struct ExprNode {
     unary,    // UnaryKind `imm`
     binary,   // BinaryKind `imm`, operands of one type
     select,   // args: condition (boolean), a, b
-    cast,     // to `type`, by ONNX's rules
+    cast,     // to `type`, by ONNX's rules; `imm` 1 ("cast_wrapping"): to f8 without saturation
     clamp_index, // i64: args x, n -> min(max(x, 0), n - 1)
   };
   Op op;
@@ -62,11 +64,23 @@ struct Expr {
   uint32_t clampIndex(uint32_t x, uint32_t n);
 
   /// Copies `other`'s nodes in. `operandMap[i]` is the operand that its operand i becomes; `accTo` replaces acc nodes
-  /// and, where `loadTo` maps an operand, its `load` nodes are replaced by that node. Returns the new numbers of results.
+  /// and, where `loadTo` maps an operand, its `load` nodes are replaced by that node. Operands beyond operandMap keep
+  /// their numbers; `param i` becomes `param i + paramBase`. Returns the new numbers of results.
   std::vector<uint32_t> inlineExpr(const Expr &other, llvm::ArrayRef<uint32_t> operandMap,
-                                   const std::map<uint32_t, uint32_t> &loadTo = {}, std::optional<uint32_t> accTo = {});
+                                   const std::map<uint32_t, uint32_t> &loadTo = {}, std::optional<uint32_t> accTo = {},
+                                   uint32_t paramBase = 0);
   /// Without nodes that no result needs.
   Expr pruned() const;
 };
+
+bool isFloat(DType type);
+bool isUnsigned(DType type); // bool too
+/// The type of a unary or binary node over operands of one type: comparisons, tests and logic give bool.
+DType resultType(UnaryKind kind, DType operand);
+DType resultType(BinaryKind kind, DType operand);
+/// `bits` of a constant node: the value rounded (floats) or wrapped (integers) to its type.
+uint64_t constantBits(DType type, double value);
+uint64_t constantBits(DType type, int64_t value);
+const llvm::fltSemantics &floatSemantics(DType type);
 
 } // namespace mrcc

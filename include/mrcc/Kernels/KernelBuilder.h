@@ -78,8 +78,9 @@ public:
   void outlined(llvm::StringRef name, llvm::ArrayRef<Index> args, llvm::function_ref<void(llvm::ArrayRef<Index>)> body);
   /// body(start, count): full tiles of `size`, then one tail tile whose count is a constant in each case of a switch.
   void tiles(Index n, int64_t size, llvm::function_ref<void(Index, int64_t)> body);
-  /// ceil(n / size) tiles whose counts differ by one at most.
-  void tilesEven(Index n, int64_t size, llvm::function_ref<void(Index, int64_t)> body);
+  /// ceil(n / size) tiles whose counts differ by one at most. `after` is emitted once, behind the switch over counts.
+  void tilesEven(Index n, int64_t size, llvm::function_ref<void(Index, int64_t)> body,
+                 llvm::function_ref<void(Index, Index)> after = nullptr);
 
   // Memory. Strides are in elements.
   Buffer view(unsigned i, llvm::ArrayRef<Index> dims, llvm::ArrayRef<Index> strides, Index offset = 0);
@@ -125,11 +126,17 @@ private:
 };
 
 /// Emits one node of an expression on scalars or vectors of `lanes` (0: scalar). Transcendentals become polynomials and
-/// integer tricks, never calls. `operand` gives the values of args. i64/index values are of type i64.
-mlir::Value emitNode(KernelBuilder &kb, const ExprNode &node, llvm::ArrayRef<mlir::Value> args, int64_t lanes);
+/// integer tricks, never calls. `args` are the values of the node's arguments, of types `argTypes`; scalars among them are
+/// spread over the lanes. Not for leaves (acc, load, load_at, iter, extent, param). i64 and index values are of type i64.
+mlir::Value emitNode(KernelBuilder &kb, const ExprNode &node, llvm::ArrayRef<mlir::Value> args,
+                     llvm::ArrayRef<DType> argTypes, int64_t lanes);
 
-/// Emits a whole body whose leaves (acc, load, load_at, iter, extent, param) `leaf` provides; returns its results.
+/// Emits a whole body whose leaves (acc, load, load_at, iter, extent, param) `leaf` provides; returns its results as
+/// vectors of `lanes` (0: scalars). A leaf may be a scalar: what depends on scalars alone is computed once, not by lane.
 llvm::SmallVector<mlir::Value> emitBody(KernelBuilder &kb, const Expr &body, int64_t lanes,
                                         llvm::function_ref<mlir::Value(const ExprNode &, llvm::ArrayRef<mlir::Value>)> leaf);
+
+/// One binary node on values: the combining step of a reduction.
+mlir::Value emitCombine(KernelBuilder &kb, BinaryKind kind, DType type, mlir::Value a, mlir::Value b);
 
 } // namespace mrcc

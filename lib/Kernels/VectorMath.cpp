@@ -1,0 +1,259 @@
+// Exponentials, logarithms and what is made of them. Coefficients are minimax polynomials (Remez exchange in 50 digits,
+// rounded to the type); the comment beside each gives its error before rounding. Functions that are rarely hot are
+// computed in f64 for f32, too.
+#include "VectorMath.h"
+#include <cmath>
+
+using namespace mlir;
+
+namespace mrcc::vmath {
+
+namespace {
+constexpr double log2e = 1.4426950408889634, ln2 = 0.69314718055994531, infinity = HUGE_VAL;
+
+bool isDouble(Num x) { return x.element().isF64(); }
+Num widen(Num x) { return x.op<arith::ExtFOp>(x.typeOf(x.kb->b.getF64Type()), x.v); }
+Num narrow(Num x) { return x.op<arith::TruncFOp>(x.typeOf(x.kb->b.getF32Type()), x.v); }
+/// f of f64 for x of either type.
+Num inDouble(Num x, llvm::function_ref<Num(Num)> f) { return isDouble(x) ? f(x) : narrow(f(widen(x))); }
+
+/// exp(x) = factor * 2^n: n as a float with the integer n in the low bits of `shifted`. |x| < 1000.
+struct Split {
+  Num factor, shifted;
+};
+Split split(Num x) {
+  // Adding 1.5 * 2^52 (2^23) rounds to an integer and leaves it in the low bits.
+  Num magic = x.real(isDouble(x) ? 0x1.8p52 : 0x1.8p23);
+  Num shifted = fma(x, x.real(log2e), magic), n = shifted - magic;
+  // The high part of ln 2 has so few bits that n times it is exact, also without FMA.
+  Num r = isDouble(x) ? fma(n, x.real(-1.9082149292705877e-10), fma(n, x.real(-0.69314718036912382), x))
+                      : fma(n, x.real(-1.42860682e-06), fma(n, x.real(-0.693145752), x));
+  Num q = isDouble(x) ? polynomial(r, {0.500000000000001, 0.16666666666666674, 0.041666666666521524, 0.008333333333322172,
+                                       0.0013888888947962543, 0.00019841269869986926, 2.4801487165838708e-05,
+                                       2.7557242213510691e-06, 2.7632716110097873e-07, 2.5110096304033489e-08}) // 8e-18
+                      : polynomial(r, {0.49999994, 0.166665211, 0.041668389, 0.00836874545, 0.00138145394}); // 3e-9
+  return {fma(r * r, q, r) + x.real(1), shifted};
+}
+
+/// 2^n for the integer in the low bits of `shifted` plus `bias` (the type's exponent bias); 0 where n is -bias.
+Num powerOfTwo(Num shifted, int64_t bias, int64_t mantissa) { return ((shifted + shifted.integer(bias)) << mantissa).asFloat(); }
+} // namespace
+
+Num expShort(Num x) {
+  bool wide = isDouble(x);
+  auto [factor, shifted] = split(wide ? clamp(x, -709.1, 709.9) : clamp(x, -88.03, 88.8));
+  return factor * powerOfTwo(shifted.bits(), wide ? 1023 : 127, wide ? 52 : 23);
+}
+
+Num exp(Num x) {
+  bool wide = isDouble(x);
+  auto [factor, shifted] = split(wide ? clamp(x, -746, 710) : clamp(x, -104, 89));
+  // 2^n in two factors, so that neither the smallest nor the largest results are lost. n + 4096 is positive: a logical
+  // shift halves it.
+  Num n = shifted.bits() - x.real(wide ? 0x1.8p52 : 0x1.8p23).bits();
+  Num half = ((n + n.integer(4096)) >> 1) - n.integer(2048);
+  int64_t bias = wide ? 1023 : 127, mantissa = wide ? 52 : 23;
+  return factor * powerOfTwo(half, bias, mantissa) * powerOfTwo(n - half, bias, mantissa);
+}
+
+Num log(Num x) {
+  bool wide = isDouble(x);
+  Num infinite = x.real(infinity);
+  // x = m * 2^e with m in [sqrt(1/2), sqrt(2)); subnormal numbers are scaled up before.
+  Num tiny = x < x.real(wide ? 0x1p-1022 : 0x1p-126);
+  Num i = select(tiny, x * x.real(wide ? 0x1p54 : 0x1p25), x).bits();
+  Num lowest = i.integer(wide ? 0x3fe6a09e667f3bcd : 0x3f3504f3);
+  int64_t mantissa = wide ? 52 : 23;
+  // Raised by half the range, e is positive for all finite x > 0: a logical shift will do.
+  int64_t lift = wide ? 1024 : 128;
+  Num raised = (i - lowest + i.integer(lift << mantissa)) >> mantissa;
+  Num f = (i - ((raised - i.integer(lift)) << mantissa)).asFloat() - x.real(1);
+  Num magic = x.real(wide ? 0x1.8p52 : 0x1.8p23);
+  Num e = (raised + magic.bits()).asFloat() - magic - select(tiny, x.real(lift + (wide ? 54 : 25)), x.real(lift));
+  Num square = f * f, result;
+  if (wide) {
+    // log(1 + f) = f - f^2/2 + s (f^2/2 + R), s = f / (2 + f), R even in s.
+    Num s = f / (f + x.real(2)), z = s * s, half = x.real(0.5) * square;
+    Num r = z * polynomial(z, {0.66666666666666663, 0.40000000000004809, 0.28571428569358909, 0.22222222625643279,
+                               0.1818177619915668, 0.15387104844714913, 0.13249168709519246, 0.13264310226477766}); // 3e-20
+    result = e * x.real(0.69314718036912382) - ((half - (s * (half + r) + e * x.real(1.9082149292705877e-10))) - f);
+  } else {
+    Num q = polynomial(f, {0.333333135, -0.250000089, 0.200021341, -0.166680068, 0.142192245, -0.124051355, 0.118903227,
+                           -0.116796546, 0.0674660206}); // 8e-10
+    Num tail = fma(e, x.real(1.42860682e-06), square * f * q);
+    result = (f + fma(square, x.real(-0.5), tail)) + e * x.real(0.693145752);
+  }
+  result = select(x < infinite, result, infinite);
+  return select(x > x.real(0), result, select(x == x.real(0), -infinite, x.real(NAN)));
+}
+
+// log(1 + x) = log(w) + (x - (w - 1)) / w with w = 1 + x rounded.
+Num log1p(Num x) {
+  Num one = x.real(1), w = one + x;
+  Num lost = (x - (w - one)) / w;
+  Num regular = select(x < x.real(infinity), lost, x.real(0));
+  return log(w) + select(w == x.real(0), x.real(0), regular);
+}
+
+Num sigmoid(Num x) { return x.real(1) / (x.real(1) + expShort(-x)); }
+Num silu(Num x) { return x / (x.real(1) + expShort(-x)); }
+Num softplus(Num x) { return larger(x, x.real(0)) + log1p(expShort(-abs(x))); }
+
+Num tanh(Num x) {
+  bool wide = isDouble(x);
+  Num size = abs(x), z = x * x;
+  Num small = wide ? polynomial(z, {-0.33333333333333331, 0.13333333333333328, -0.053968253968247351, 0.021869488535809053,
+                                    -0.008863235519639549, 0.0035921278456965359, -0.0014558320239887934,
+                                    0.00059000728560809233, -0.00023900862705363579, 9.6409246448080833e-05,
+                                    -3.7802562091627619e-05, 1.3023067289893544e-05, -2.8404249088634579e-06}) // 1e-21
+                   : polynomial(z, {-0.333332926, 0.133315414, -0.0537386239, 0.0206159968, -0.00566477515}); // 8e-9
+  Num grown = expShort(clamp(size + size, 0, 44));
+  Num large = copysign(x.real(1) - x.real(2) / (grown + x.real(1)), x);
+  return select(size < x.real(wide ? 0.55 : 0.625), fma(x * z, small, x), large);
+}
+
+//===-- error function --------------------------------------------------------------------------------------------===//
+
+namespace {
+// erf(x) / x as a polynomial of x^2 for |x| < 1.
+Num erfSmall(Num x) {
+  Num z = x * x;
+  return x * (isDouble(x) ? polynomial(z, {1.1283791670955126, -0.37612638903183754, 0.11283791670955119, -0.026866170645129733,
+                                           0.005223977625422086, -0.00085483270218532055, 0.00012055332899358137,
+                                           -1.4925647465123029e-05, 1.6462043407885698e-06, -1.6364614422603262e-07,
+                                           1.4792145762364117e-08, -1.2163041973788294e-09, 8.7037900446721262e-11,
+                                           -4.2228965173137951e-12}) // 2e-21
+                          : polynomial(z, {1.12837911, -0.37612626, 0.112835854, -0.0268538129, 0.00518832775,
+                                           -0.000801019371, 7.85386146e-05})); // 1e-9
+}
+
+// erfc(a) for a >= 1, f64: exp(-a^2) times a polynomial of (a - 3) / (a + 3) on [1, 6.2]. 0 to rounding of 1 beyond.
+Num erfcLarge(Num a) {
+  a = clamp(a, 1, 6.2);
+  Num t = (a - a.real(3)) / (a + a.real(3));
+  return expShort(-(a * a)) *
+         polynomial(t, {0.17900115118138996, -0.32623356004303722, 0.24560380171233087, -0.15011593650077584,
+                        0.071665837197978033, -0.024392499318786121, 0.0042691363328428494, 0.00070774644324223836,
+                        -0.00059706194764993635, 4.5255211448249263e-05, 6.4056512811644695e-05, -1.2859501168191636e-05,
+                        -7.9773529574615216e-06, 2.1135660984000588e-06, 1.2456591817594528e-06, -2.7228718963641575e-07,
+                        -2.0594447368054762e-07}); // 6e-19
+}
+} // namespace
+
+Num erf(Num x) {
+  Num size = abs(x), one = x.real(1), rest;
+  if (isDouble(x)) {
+    rest = erfcLarge(size);
+  } else { // -log(erfc) on [1, 3.95]; beyond, erf rounds to 1
+    Num a = clamp(size, 1, 3.95);
+    rest = expShort(-polynomial(a, {0.000353720097, 1.12704003, 0.638225675, 0.103037365, -0.0218053162, 0.00293960678,
+                                    -0.000185573968})); // 1e-9
+  }
+  return select(size < one, erfSmall(x), copysign(one - rest, x));
+}
+
+// x Phi(x) = max(x, 0) - a Phi(-a), a = |x|: no cancellation.
+Num gelu(Num x) {
+  Num size = abs(x), positive = larger(x, x.real(0)), tail;
+  if (isDouble(x)) {
+    Num a = size * x.real(0.70710678118654752);
+    tail = x.real(0.5) * select(a < x.real(1), x.real(1) - erfSmall(a), erfcLarge(a));
+  } else {
+    size = smaller(x.real(6), size); // NaN stays
+    Num power = polynomial(size, {-0.999999702, -1.15111935, -0.459097058, -0.0528180152, 0.00750642596, -0.000458251161,
+                                  -6.0593753e-05, 1.4458923e-05, -8.72821545e-07}); // log2(Phi(-a)), 1e-7 / sqrt(Phi)
+    Num magic = x.real(0x1.8p23), shifted = power + magic, r = (power - (shifted - magic)) * x.real(ln2);
+    Num q = polynomial(r, {0.49999994, 0.166665211, 0.041668389, 0.00836874545, 0.00138145394});
+    tail = (fma(r * r, q, r) + x.real(1)) * powerOfTwo(shifted.bits(), 127, 23);
+  }
+  return fma(-size, tail, positive);
+}
+
+//===-- powers and hyperbolic functions ---------------------------------------------------------------------------===//
+
+static Num powDouble(Num x, Num y) {
+  Num zero = x.real(0), one = x.real(1), size = abs(x);
+  Num r = exp(y * log(size));
+  r = select(size == one, one, r); // also for y = infinity
+  // Whole exponents are odd or even; from 2^53 on all are even.
+  Num whole = y == Num(*x.kb, x.kb->floor(y.v)), half = y * x.real(0.5);
+  Num even = half == Num(*x.kb, x.kb->floor(half.v));
+  Num odd = select(even, whole.integer(0), whole);
+  Num negative = select(whole, select(odd, -r, r), select(abs(x) == x.real(infinity), r, x.real(NAN)));
+  Num minus = x.bits() < x.bits().integer(0); // -0, too
+  negative = select(x == zero, select(odd, copysign(r, x), r), negative);
+  r = select(minus, negative, r);
+  r = select(x != x, x, r);
+  r = select(y != y, y, r);
+  return select(y == zero, one, select(x == one, one, r));
+}
+Num pow(Num x, Num y) { return isDouble(x) ? powDouble(x, y) : narrow(powDouble(widen(x), widen(y))); }
+
+Num sinh(Num v) {
+  return inDouble(v, [](Num x) {
+    Num size = abs(x), z = x * x;
+    Num small = fma(x * z, polynomial(z, {0.16666666666666666, 0.0083333333333333332, 0.00019841269841269619, 2.7557319224113396e-06,
+                                          2.5052108346198191e-08, 1.6059050734494889e-10, 7.6464694781581862e-13,
+                                          2.8486834750908024e-15}), x); // 1e-22
+    Num half = exp(size - x.real(ln2)); // half of exp, so that it overflows where sinh does
+    return select(size < x.real(1), small, copysign(half - x.real(0.25) / half, x));
+  });
+}
+Num cosh(Num v) {
+  return inDouble(v, [](Num x) {
+    Num half = exp(abs(x) - x.real(ln2));
+    return half + x.real(0.25) / half;
+  });
+}
+Num asinh(Num v) {
+  return inDouble(v, [](Num x) {
+    Num size = abs(x), z = size * size, one = x.real(1);
+    Num small = log1p(size + z / (one + sqrt(one + z)));
+    return copysign(select(size < x.real(0x1p28), small, log(size) + x.real(ln2)), x);
+  });
+}
+Num acosh(Num v) {
+  return inDouble(v, [](Num x) {
+    Num t = x - x.real(1);
+    Num small = log1p(t + sqrt(fma(t, t, t + t)));
+    return select(x < x.real(0x1p28), small, log(x) + x.real(ln2)); // x < 1: sqrt of a negative number, NaN
+  });
+}
+Num atanh(Num v) {
+  return inDouble(v, [](Num x) {
+    Num size = abs(x), one = x.real(1);
+    return copysign(x.real(0.5) * log1p((size + size) / (one - size)), x);
+  });
+}
+
+// Division with remainder in steps of at most 2^24 times y, each exact: y times a quotient of 24 bits fits, in two
+// halves of y for f64.
+static Num fmodDouble(Num x, Num y) {
+  KernelBuilder &kb = *x.kb;
+  Num size = abs(y), mask = size.bits().integer(int64_t(0xfffffffff8000000));
+  Num high = (size.bits() & mask).asFloat(), low = size - high;
+  Num quotientMask = size.bits().integer(int64_t(0xffffffffe0000000)); // 24 bits
+  auto more = [&](Num r) { // any lane, none for NaN, infinity or y = 0
+    Num c = (r >= size) & (r < x.real(infinity)) & (size > x.real(0));
+    return c.lanes() ? vector::ReductionOp::create(kb.b, kb.loc, vector::CombiningKind::OR, c.v).getResult() : c.v;
+  };
+  Type type = x.v.getType();
+  auto loop = scf::WhileOp::create(kb.b, kb.loc, TypeRange{type}, ValueRange{abs(x).v});
+  {
+    OpBuilder::InsertionGuard guard(kb.b);
+    Block *test = kb.b.createBlock(&loop.getBefore(), {}, {type}, {kb.loc});
+    scf::ConditionOp::create(kb.b, kb.loc, more(Num(kb, test->getArgument(0))), test->getArguments());
+    Block *body = kb.b.createBlock(&loop.getAfter(), {}, {type}, {kb.loc});
+    Num r(kb, body->getArgument(0));
+    Num q(kb, kb.floor(((r / size).bits() & quotientMask).asFloat().v));
+    Num next = (r - q * high) - q * low;
+    next = select(next < x.real(0), next + size, next);
+    scf::YieldOp::create(kb.b, kb.loc, select(r >= size, next, r).v);
+  }
+  Num r(kb, loop.getResult(0));
+  Num undefined = (size == x.real(0)) | (abs(x) == x.real(infinity)) | (x != x) | (y != y);
+  return select(undefined, x.real(NAN), copysign(r, x));
+}
+Num fmod(Num x, Num y) { return isDouble(x) ? fmodDouble(x, y) : narrow(fmodDouble(widen(x), widen(y))); }
+
+} // namespace mrcc::vmath

@@ -1,0 +1,34 @@
+// Elementary functions of f32 and f64 values (scalars or vectors) as polynomials: no calls, the same bits on every host
+// for one target. Errors are relative unless said so; f32 within 3e-7, f64 within 1e-13 or so.
+#pragma once
+#include "Num.h"
+
+namespace mrcc::vmath {
+
+Num exp(Num x);
+/// exp that gives 0 below 2^-126 and infinity from 2^127.5 on: one multiplication less. For sums of exponentials,
+/// sigmoids and the like.
+Num expShort(Num x);
+Num log(Num x);
+Num log1p(Num x);
+Num pow(Num x, Num y);
+Num sigmoid(Num x);
+Num silu(Num x);
+Num softplus(Num x);
+Num tanh(Num x);
+Num erf(Num x);
+Num gelu(Num x); // x * Phi(x); f32: absolute error 1e-7 * max(1, |x|)
+Num sin(Num x);  // any argument: exact reduction
+Num cos(Num x);
+Num tan(Num x);
+Num asin(Num x);
+Num acos(Num x);
+Num atan(Num x);
+Num sinh(Num x);
+Num cosh(Num x);
+Num asinh(Num x);
+Num acosh(Num x);
+Num atanh(Num x);
+Num fmod(Num x, Num y); // exact, sign of x
+
+} // namespace mrcc::vmath
