@@ -212,6 +212,17 @@ TypedAttr mrcc::makeConstantAttr(RankedTensorType type, std::vector<uint8_t> &&b
   return BlobAttr::get(context, context->getLoadedDialect<MrcDialect>()->getStore().intern(std::move(bytes)).key, type);
 }
 
+TypedAttr mrcc::makeConstantAttr(RankedTensorType type, ArrayRef<uint8_t> bytes, std::shared_ptr<void> keeper) {
+  if (TypedAttr attr = inlineAttr(type, bytes, false))
+    return attr;
+  size_t width = std::max<size_t>(1, bitWidth(toDType(type.getElementType())) / 8);
+  if (!keeper || reinterpret_cast<uintptr_t>(bytes.data()) % width)
+    return makeConstantAttr(type, bytes);
+  MLIRContext *context = type.getContext();
+  auto &store = context->getLoadedDialect<MrcDialect>()->getStore();
+  return BlobAttr::get(context, store.internMapped(bytes, std::move(keeper)).key, type);
+}
+
 Value mrcc::makeConstant(OpBuilder &builder, Location loc, TypedAttr attr) {
   return ConstantOp::create(builder, loc, attr.getType(), attr);
 }

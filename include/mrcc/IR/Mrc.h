@@ -46,6 +46,8 @@ std::optional<double> getScalar(mlir::Value value);
 mlir::TypedAttr makeConstantAttr(mlir::RankedTensorType type, llvm::ArrayRef<uint8_t> bytes, bool isSplat = false);
 /// The same, without a copy of large bytes.
 mlir::TypedAttr makeConstantAttr(mlir::RankedTensorType type, std::vector<uint8_t> &&bytes);
+/// The same for bytes that `keeper` holds (a mapped file). They are copied only where their address is not aligned.
+mlir::TypedAttr makeConstantAttr(mlir::RankedTensorType type, llvm::ArrayRef<uint8_t> bytes, std::shared_ptr<void> keeper);
 mlir::Value makeConstant(mlir::OpBuilder &builder, mlir::Location loc, mlir::TypedAttr attr);
 mlir::Value makeIntegers(mlir::OpBuilder &builder, mlir::Location loc, llvm::ArrayRef<int64_t> values); // tensor<Nxi64>
 mlir::Value makeScalar(mlir::OpBuilder &builder, mlir::Location loc, mlir::Type elementType, double value); // rank 0

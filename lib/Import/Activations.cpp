@@ -1,0 +1,152 @@
+// Activations. Those with a vectorised primitive map to it, the others are spelt in element-wise ops, which fuse.
+#include "Node.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace mrcc;
+
+static Value less(NodeContext &c, Value v, double than) { return c.binary(BinaryKind::lt, v, than); }
+static Value max(NodeContext &c, Value v, double with) { return c.binary(BinaryKind::max, v, with); }
+static Value min(NodeContext &c, Value v, double with) { return c.binary(BinaryKind::min, v, with); }
+static Value expm1(NodeContext &c, Value v) { return c.sub(c.unary(UnaryKind::exp, v), 1.0); }
+
+static void relu(NodeContext &c) { c.result(max(c, c.in(0), 0)); }
+
+static void leakyRelu(NodeContext &c) {
+  Value v = c.in(0);
+  float alpha = c.real("alpha", 0.01f);
+  Value scaled = c.mul(v, double(alpha));
+  // max and min take one instruction; at alpha = 0, infinity times alpha would be NaN
+  if (alpha > 0)
+    return c.result(c.binary(alpha <= 1 ? BinaryKind::max : BinaryKind::min, v, scaled));
+  c.result(c.select(less(c, v, 0), scaled, v));
+}
+
+static void pRelu(NodeContext &c) {
+  Value v = c.in(0), slope = c.in(1);
+  if (c.opset < 7 && c.rank(slope) == 1 && c.rank(v) > 2 && c.dim(slope, 0) != 1) { // one slope a channel
+    SmallVector<int64_t> axes;
+    for (int64_t i = 1; i < c.rank(v) - 1; ++i)
+      axes.push_back(i);
+    slope = c.unsqueeze(slope, axes);
+  }
+  c.result(c.select(less(c, v, 0), c.mul(v, slope), v));
+}
+
+static void elu(NodeContext &c) {
+  Value v = c.in(0);
+  c.result(c.select(less(c, v, 0), c.mul(expm1(c, v), double(c.real("alpha", 1))), v));
+}
+
+static void selu(NodeContext &c) {
+  Value v = c.in(0);
+  bool old = c.opset < 6; // other defaults then
+  double alpha = c.real("alpha", old ? 1.6732f : 1.67326319217681884765625f);
+  double gamma = c.real("gamma", old ? 1.0507f : 1.05070102214813232421875f);
+  c.result(c.select(less(c, v, 0), c.mul(expm1(c, v), alpha * gamma), c.mul(v, gamma)));
+}
+
+static void celu(NodeContext &c) {
+  Value v = c.in(0);
+  double alpha = c.real("alpha", 1);
+  if (alpha == 0)
+    return c.invalid("alpha is 0");
+  c.result(c.add(max(c, v, 0), min(c, c.mul(expm1(c, c.div(v, alpha)), alpha), 0)));
+}
+
+static void hardSigmoid(NodeContext &c) {
+  Value v = c.add(c.mul(c.in(0), double(c.real("alpha", 0.2f))), double(c.real("beta", 0.5f)));
+  c.result(min(c, max(c, v, 0), 1));
+}
+
+static void hardSwish(NodeContext &c) {
+  Value v = c.in(0);
+  c.result(c.mul(v, min(c, max(c, c.add(c.mul(v, 1.0 / 6), 0.5), 0), 1)));
+}
+
+static void softsign(NodeContext &c) {
+  Value v = c.in(0);
+  c.result(c.div(v, c.add(c.unary(UnaryKind::abs, v), 1.0)));
+}
+
+static void thresholdedRelu(NodeContext &c) {
+  Value v = c.in(0);
+  c.result(c.select(c.binary(BinaryKind::gt, v, double(c.real("alpha", 1))), v, c.scalar(0, v)));
+}
+
+static void shrink(NodeContext &c) {
+  Value v = c.in(0), zero = c.scalar(0, v);
+  double bias = c.real("bias", 0), lambda = c.real("lambd", 0.5f);
+  Value above = c.select(c.binary(BinaryKind::gt, v, lambda), c.sub(v, bias), zero);
+  c.result(c.select(less(c, v, -lambda), c.add(v, bias), above));
+}
+
+static void mish(NodeContext &c) {
+  Value v = c.in(0);
+  c.result(c.mul(v, c.unary(UnaryKind::tanh, c.unary(UnaryKind::softplus, v))));
+}
+
+static Value swish(NodeContext &c, Value v, double alpha) {
+  if (alpha == 1)
+    return c.unary(UnaryKind::silu, v);
+  return c.mul(v, c.unary(UnaryKind::sigmoid, c.mul(v, alpha)));
+}
+
+static void swish(NodeContext &c) { c.result(swish(c, c.in(0), c.real("alpha", 1))); }
+static void quickGelu(NodeContext &c) { c.result(swish(c, c.in(0), c.real("alpha", 1.702f))); }
+
+/// 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+static Value tanhGelu(NodeContext &c, Value v) {
+  Value cube = c.mul(c.mul(v, v), v);
+  Value inner = c.mul(c.add(v, c.mul(cube, 0.044715)), std::sqrt(2 / M_PI));
+  return c.mul(c.mul(v, 0.5), c.add(c.unary(UnaryKind::tanh, inner), 1.0));
+}
+
+static void gelu(NodeContext &c) {
+  std::string approximate = c.text("approximate", "none");
+  if (approximate != "none" && approximate != "tanh")
+    return c.invalid("approximate is '" + approximate + "'");
+  c.result(approximate == "tanh" ? tanhGelu(c, c.in(0)) : c.unary(UnaryKind::gelu, c.in(0)));
+}
+
+static Value biased(NodeContext &c) { return c.given(1) ? c.add(c.in(0), c.in(1)) : c.in(0); }
+static void biasGelu(NodeContext &c) { c.result(c.unary(UnaryKind::gelu, biased(c))); }
+static void fastGelu(NodeContext &c) { c.result(tanhGelu(c, biased(c))); }
+
+static void clip(NodeContext &c) {
+  Value v = c.in(0);
+  if (c.opset < 11) {
+    if (c.has("min"))
+      v = max(c, v, c.real("min", 0));
+    if (c.has("max"))
+      v = min(c, v, c.real("max", 0));
+    return c.result(v);
+  }
+  if (c.given(1)) // the maximum wins where it is below the minimum
+    v = c.binary(BinaryKind::max, v, c.in(1));
+  if (c.given(2))
+    v = c.binary(BinaryKind::min, v, c.in(2));
+  c.result(v);
+}
+
+void mrcc::addActivations(HandlerTable &t) {
+  t.add("Relu", relu);
+  t.add("LeakyRelu", leakyRelu);
+  t.add("PRelu", pRelu);
+  t.add("Elu", elu);
+  t.add("Selu", selu);
+  t.add("Celu", celu);
+  t.add("HardSigmoid", hardSigmoid);
+  t.add("HardSwish", hardSwish);
+  t.add("Softsign", softsign);
+  t.add("ThresholdedRelu", thresholdedRelu);
+  t.add("Shrink", shrink);
+  t.add("Mish", mish);
+  t.add("Swish", swish);
+  t.add("Gelu", gelu);
+  t.add("Clip", clip);
+  t.add("Gelu", gelu, "com.microsoft");
+  t.add("QuickGelu", quickGelu, "com.microsoft");
+  t.add("BiasGelu", biasGelu, "com.microsoft");
+  t.add("FastGelu", fastGelu, "com.microsoft");
+}

@@ -1,0 +1,244 @@
+#include "Node.h"
+#include "Checks.h"
+#include "mlir/IR/Diagnostics.h"
+
+using namespace mlir;
+using namespace mrcc;
+
+//===-- attributes ------------------------------------------------------------------------------------------------===//
+
+const onnx::Attribute *NodeContext::attribute(StringRef name) const {
+  for (const onnx::Attribute &a : node.attributes)
+    if (a.name == name && a.kind != onnx::Attribute::none)
+      return &a;
+  return nullptr;
+}
+
+int64_t NodeContext::integer(StringRef name, int64_t fallback) {
+  const onnx::Attribute *a = attribute(name);
+  if (a && a->kind != onnx::Attribute::integer)
+    invalid("attribute '" + name + "' is not an integer");
+  return a ? a->i : fallback;
+}
+
+float NodeContext::real(StringRef name, float fallback) {
+  const onnx::Attribute *a = attribute(name);
+  if (a && a->kind != onnx::Attribute::real)
+    invalid("attribute '" + name + "' is not a float");
+  return a ? a->f : fallback;
+}
+
+std::string NodeContext::text(StringRef name, StringRef fallback) {
+  const onnx::Attribute *a = attribute(name);
+  if (a && a->kind != onnx::Attribute::text)
+    invalid("attribute '" + name + "' is not a string");
+  return a ? a->s : fallback.str();
+}
+
+std::optional<SmallVector<int64_t>> NodeContext::integers(StringRef name) {
+  const onnx::Attribute *a = attribute(name);
+  if (!a)
+    return std::nullopt;
+  if (a->kind != onnx::Attribute::integers)
+    invalid("attribute '" + name + "' is not a list of integers");
+  return SmallVector<int64_t>(a->ints.begin(), a->ints.end());
+}
+
+//===-- operands --------------------------------------------------------------------------------------------------===//
+
+Value NodeContext::in(size_t i) {
+  if (given(i))
+    return operands[i];
+  invalid("input " + Twine(i) + " is missing");
+  return makeScalar(builder, loc, builder.getF32Type(), 0);
+}
+
+Value NodeContext::optional(size_t i) { return given(i) ? operands[i] : none(); }
+
+std::optional<SmallVector<int64_t>> NodeContext::constantIntegers(size_t i, StringRef what) {
+  SmallVector<int64_t> values;
+  if (auto known = partialIntegers(in(i)))
+    for (auto v : *known)
+      values.push_back(v.value_or(INT64_MIN));
+  else
+    values.push_back(INT64_MIN);
+  if (!llvm::is_contained(values, INT64_MIN))
+    return values;
+  unsupported(what + " (input " + Twine(i) + ") is not a constant");
+  return std::nullopt;
+}
+
+std::optional<double> NodeContext::constantScalar(size_t i, StringRef what) {
+  auto value = getScalar(in(i));
+  if (!value)
+    unsupported(what + " (input " + Twine(i) + ") is not a constant");
+  return value;
+}
+
+std::optional<SmallVector<int64_t>> NodeContext::integersOf(StringRef name, size_t operand) {
+  if (auto values = integers(name))
+    return values;
+  return given(operand) ? constantIntegers(operand, name) : std::nullopt;
+}
+
+//===-- types -----------------------------------------------------------------------------------------------------===//
+
+int64_t NodeContext::dim(Value v, int64_t i) {
+  auto t = type(v);
+  return i >= 0 && i < t.getRank() ? t.getDimSize(i) : ShapedType::kDynamic;
+}
+
+int64_t NodeContext::axis(int64_t axis, int64_t rank) {
+  if (axis < -rank || axis >= rank) {
+    invalid("axis " + Twine(axis) + " is outside a tensor of rank " + Twine(rank));
+    return 0;
+  }
+  return axis < 0 ? axis + rank : axis;
+}
+
+SmallVector<int64_t> NodeContext::axes(ArrayRef<int64_t> axes, int64_t rank) {
+  SmallVector<int64_t> out;
+  for (int64_t a : axes)
+    out.push_back(axis(a, rank));
+  llvm::sort(out);
+  if (std::adjacent_find(out.begin(), out.end()) != out.end())
+    invalid("an axis is given twice");
+  return out;
+}
+
+Type NodeContext::toElement(int64_t onnxType) {
+  DType type = onnx::toDType(int32_t(onnxType));
+  if (type != DType::none)
+    return toType(builder.getContext(), type);
+  unsupported("element type " + onnx::typeName(int32_t(onnxType)));
+  return builder.getF32Type();
+}
+
+//===-- building --------------------------------------------------------------------------------------------------===//
+
+void NodeContext::infer(Operation *op) {
+  if (failure)
+    return;
+  std::string text;
+  ScopedDiagnosticHandler handler(op->getContext(), [&](Diagnostic &d) {
+    if (text.empty())
+      text = d.str();
+    return success();
+  });
+  if (failed(reinfer(op)))
+    return invalid(text.empty() ? "its shape cannot be inferred" : text);
+  for (Type t : op->getResultTypes()) {
+    auto tensor = dyn_cast<RankedTensorType>(t);
+    if (!tensor)
+      return t.getTypeID() == TypeID::get<UnrankedTensorType>() ? unsupported("the rank of its result is not known")
+                                                                : void();
+    SmallVector<int64_t> known;
+    for (int64_t d : tensor.getShape())
+      known.push_back(ShapedType::isDynamic(d) ? 1 : d);
+    if (known.size() > onnx::maxRank || !onnx::denseBytes(mrcc::toDType(tensor.getElementType()), known))
+      return invalid("its result of " + dimsText(tensor.getShape()) + " is too large");
+  }
+}
+
+Value NodeContext::cast(Value v, Type to) { return element(v) == to ? v : make<CastOp>(v, to); }
+
+Value NodeContext::transpose(Value v, ArrayRef<int64_t> perm) {
+  for (size_t i = 0; i < perm.size(); ++i)
+    if (perm[i] != int64_t(i))
+      return make<TransposeOp>(v, perm);
+  return v;
+}
+
+Value NodeContext::reshapeTo(Value v, ArrayRef<Dim> dims) {
+  SmallVector<Dim> list(dims);
+  SmallVector<size_t> open; // a single unknown dimension is what -1 is for, and the shape becomes a constant
+  for (auto [i, d] : llvm::enumerate(list))
+    if (!d.isKnown())
+      open.push_back(i);
+  bool zero = llvm::any_of(list, [](const Dim &d) { return d.isKnown() && d.value == 0; });
+  if (open.size() == 1 && !zero)
+    list[open[0]] = Dim(-1);
+  return make<ReshapeOp>(v, shape(list), zero);
+}
+
+Value NodeContext::slice(Value v, int64_t axis, int64_t begin, int64_t end, int64_t step) {
+  return make<SliceOp>(v, constant(begin), constant(end), constant(axis), constant(step));
+}
+
+Dim NodeContext::dimOf(Value v, int64_t i) {
+  int64_t known = dim(v, i);
+  if (!ShapedType::isDynamic(known))
+    return known;
+  return make<ShapeOp>(v, uint64_t(i), builder.getI64IntegerAttr(i + 1));
+}
+
+Dim NodeContext::product(ArrayRef<Dim> dims) {
+  int64_t known = 1;
+  Value open;
+  for (const Dim &d : dims) {
+    if (d.isKnown())
+      known *= d.value;
+    else
+      open = open ? binary(BinaryKind::mul, open, d.tensor) : d.tensor;
+  }
+  if (!open)
+    return known;
+  return known == 1 ? open : binary(BinaryKind::mul, open, constant(known));
+}
+
+Value NodeContext::shape(ArrayRef<Dim> dims) {
+  SmallVector<Value> parts;
+  SmallVector<int64_t> run;
+  auto flush = [&] {
+    if (!run.empty())
+      parts.push_back(constant(run));
+    run.clear();
+  };
+  for (const Dim &d : dims) {
+    if (d.isKnown()) {
+      run.push_back(d.value);
+      continue;
+    }
+    flush();
+    parts.push_back(d.tensor);
+  }
+  flush();
+  if (parts.empty())
+    return constant({});
+  return parts.size() == 1 ? parts[0] : concat(parts, 0);
+}
+
+Value NodeContext::toChannelsLast(Value v) {
+  SmallVector<int64_t> perm{0};
+  for (int64_t i = 2; i < rank(v); ++i)
+    perm.push_back(i);
+  perm.push_back(1);
+  return rank(v) < 2 ? v : transpose(v, perm);
+}
+
+Value NodeContext::toChannelsFirst(Value v) {
+  int64_t n = rank(v);
+  SmallVector<int64_t> perm{0, n - 1};
+  for (int64_t i = 1; i < n - 1; ++i)
+    perm.push_back(i);
+  return n < 2 ? v : transpose(v, perm);
+}
+
+const HandlerTable &mrcc::handlers() {
+  static const HandlerTable table = [] {
+    HandlerTable t;
+    addElementwise(t);
+    addActivations(t);
+    addConvolutions(t);
+    addPools(t);
+    addMovement(t);
+    addIndexing(t);
+    addReductions(t);
+    addNorms(t);
+    addMatMuls(t);
+    addShapes(t);
+    addResize(t);
+    return t;
+  }();
+  return table;
+}

@@ -1,0 +1,15 @@
+// Attributes that convolutions and pools share.
+#pragma once
+#include "Node.h"
+
+namespace mrcc {
+
+struct Window {
+  llvm::SmallVector<int64_t> kernel, strides, dilations, pads; // pads: begins, then ends
+  std::string autoPad;                                         // as the mrc ops spell it
+};
+
+/// Reads and checks them for `spatial` dimensions. `kernel` is empty where the attribute is absent.
+Window readWindow(NodeContext &c, int64_t spatial);
+
+} // namespace mrcc
