@@ -5,6 +5,7 @@ namespace mrcc {
 
 const KernelFamily *KernelFamily::find(llvm::StringRef name) {
   static const std::vector<const KernelFamily *> families = {
+      &matMulFamily(),
   };
   for (const KernelFamily *family : families)
     if (family->name() == name)

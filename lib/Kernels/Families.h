@@ -3,4 +3,5 @@
 #include "mrcc/Kernels/Kernel.h"
 
 namespace mrcc {
+const KernelFamily &matMulFamily();
 } // namespace mrcc

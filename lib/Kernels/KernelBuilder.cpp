@@ -214,15 +214,22 @@ void KernelBuilder::tiles(Index n, int64_t size, llvm::function_ref<void(Index, 
   switchOn(tail, 1, size - 1, [&](int64_t count) { body(main, count); });
 }
 
-void KernelBuilder::tilesEven(Index n, int64_t size, llvm::function_ref<void(Index, int64_t)> body) {
+void KernelBuilder::tilesEven(Index n, int64_t size, llvm::function_ref<void(Index, int64_t)> body,
+                              llvm::function_ref<void(Index, Index)> after) {
   if (n.isConstant() && n.constant % size == 0) // all alike: no switch
-    return loop(0, n, size, [&](Index i) { body(i, size); });
+    return loop(0, n, size, [&](Index i) {
+      body(i, size);
+      if (after)
+        after(i, size);
+    });
   Index count = ceilDiv(n, size);
   Index base = div(n, max(count, 1)), extra = rem(n, max(count, 1));
   loop(0, count, 1, [&](Index t) {
     Index start = add(mul(t, base), min(t, extra));
     Index rows = select(less(t, extra), add(base, 1), base);
     switchOn(rows, 1, size, [&](int64_t k) { body(start, k); });
+    if (after)
+      after(start, rows);
   });
 }
 

@@ -1,0 +1,413 @@
+// out[b..., m, n] = body(sum over k of a[b..., m, k] * b[b..., k, n])
+//
+// Every extent and stride is a parameter, so layers that differ in M, N (mod the tile's width) and K share a kernel. A is
+// read where it lies. B is one of
+//   packed    [chunks][panels][K / chunks][16]: constant weights, zero beyond N
+//   in place  any row stride, columns contiguous: few rows of A use it
+//   copied    any strides: each tile's columns are packed into scratch first, transposed in registers if K is contiguous
+// A unit of work is a block of rows and a range of column tiles of one batch entry; inside it, each column tile passes all
+// rows, whose register tiles differ by one row at most. K is never cut, so A's rows of a block and one panel of B must
+// stay in L2: rows are about 256 KiB of A, at least 64.
+#include "MatMul.h"
+#include "Families.h"
+
+using namespace mlir;
+
+namespace mrcc {
+
+namespace {
+
+enum BForm { bPacked = 0, bInPlace = 1, bCopied = 2, bTransposed = 3 };
+
+template <class T> struct Params {
+  int64_t batchRank = 0;
+  size_t views = 0;
+  T rows = 0, depth = 0, chunks = 1, tiles = 0;    // M, K of a chunk, chunks, column tiles with the ragged one
+  T rowBlock = 0, rowBlocks = 1, tileBlock = 0, tileBlocks = 1;
+  T chunkStride = 0, panelStride = 0;              // packed B
+  T bRow = 0, bColumn = 0;                         // B as a view
+  T aRow = 0, aDepth = 0, outColumn = 0;
+  std::vector<T> row, column;                      // of out, then of each extra
+  std::vector<T> extent;                           // batch
+  std::vector<std::vector<T>> batch;               // strides: [view][batch dim]; out, a, b, extras
+
+  void resize(int64_t rank, size_t viewCount) {
+    batchRank = rank;
+    views = viewCount;
+    row.resize(views - 2, T(0));
+    column.resize(views - 2, T(0));
+    extent.resize(rank, T(0));
+    batch.assign(views, std::vector<T>(rank, T(0)));
+  }
+  template <class F> void each(F f) {
+    for (T *x : {&rows, &depth, &chunks, &tiles, &rowBlock, &rowBlocks, &tileBlock, &tileBlocks, &chunkStride, &panelStride, &bRow,
+                 &bColumn, &aRow, &aDepth})
+      f(*x);
+    for (auto *list : {&row, &column, &extent})
+      for (T &x : *list)
+        f(x);
+    for (auto &strides : batch)
+      for (T &x : strides)
+        f(x);
+  }
+};
+
+/// A dimension with its stride in every view: out, a, b, extras.
+struct Dim {
+  int64_t extent;
+  std::vector<int64_t> strides;
+};
+
+} // namespace
+
+static int64_t at(const View &view, int64_t fromEnd, bool stride) {
+  const auto &list = stride ? view.strides : view.dims;
+  return fromEnd <= int64_t(list.size()) ? list[list.size() - fromEnd] : stride ? 0 : 1;
+}
+
+// Batch dims of all views, outermost first, dims of size 1 dropped and neighbours joined where all views allow it.
+static std::vector<Dim> batchDims(const MatMulProblem &p, const std::vector<View *> &views) {
+  std::vector<Dim> dims;
+  const int64_t inner = p.packed ? 3 : 2, rank = p.out.dims.size();
+  for (int64_t d = rank; d > 2; --d) {
+    Dim dim{at(p.out, d, false), {}};
+    if (dim.extent == 1)
+      continue;
+    for (View *view : views) {
+      int64_t place = view == &p.b ? d - 2 + inner : d;
+      dim.strides.push_back(at(*view, place, false) == 1 ? 0 : at(*view, place, true));
+    }
+    if (!dims.empty()) {
+      Dim &outer = dims.back();
+      bool joins = true;
+      for (size_t v = 0; v < views.size(); ++v)
+        joins &= outer.strides[v] == dim.strides[v] * dim.extent;
+      if (joins) {
+        outer.extent *= dim.extent;
+        outer.strides = dim.strides;
+        continue;
+      }
+    }
+    dims.push_back(dim);
+  }
+  return dims;
+}
+
+llvm::Expected<BoundLaunch> bindMatMul(MatMulProblem p, const LaunchSite &site, const Target &target) {
+  const DType compute = computeType(p.a.type);
+  BoundLaunch bound;
+  KernelDescription &kernel = bound.kernel;
+  kernel.family = "matmul";
+  kernel.body = site.body.str();
+  std::vector<View *> views = {&p.out, &p.a, &p.b};
+  for (View &extra : p.extras)
+    views.push_back(&extra);
+  for (View *view : views)
+    kernel.types.push_back(view->type);
+
+  int64_t m = at(p.out, 2, false), n = at(p.out, 1, false), k = at(p.a, 1, false);
+  std::vector<Dim> batch = batchDims(p, views);
+  // Rows join the innermost batch dim where B does not vary: [B, S, K] x [K, N] has B * S rows.
+  auto rowStride = [&](size_t v) { return at(*views[v], 2, true); };
+  auto joinable = [&](const Dim &dim) {
+    if (dim.strides[2] != 0)
+      return false;
+    for (size_t v = 0; v < views.size(); ++v)
+      if (v != 2 && dim.strides[v] != rowStride(v) * m)
+        return false;
+    return true;
+  };
+  int64_t joined = 1;
+  if (!batch.empty() && joinable(batch.back())) {
+    joined = batch.back().extent;
+    batch.pop_back();
+  } else if (!batch.empty() && m == 1 && batch.back().strides[2] == 0) { // vectors: the batch is the rows
+    Dim dim = batch.back();
+    batch.pop_back();
+    m = dim.extent;
+    for (size_t v = 0; v < views.size(); ++v)
+      if (v != 2)
+        views[v]->strides[views[v]->strides.size() - 2] = dim.strides[v];
+  }
+  m *= joined;
+
+  const TileShape tile = chooseTile(target, compute, n);
+  Params<int64_t> q;
+  q.resize(batch.size(), views.size());
+  int64_t entries = 1;
+  for (size_t d = 0; d < batch.size(); ++d) {
+    q.extent[d] = batch[d].extent;
+    entries *= batch[d].extent;
+    for (size_t v = 0; v < views.size(); ++v)
+      q.batch[v][d] = batch[d].strides[v];
+  }
+  q.rows = m;
+  q.chunks = p.packed ? p.chunks : 1;
+  q.depth = k / q.chunks;
+  q.panelStride = q.depth * 16;
+  q.chunkStride = roundUp(n, 16) * q.depth;
+  q.tiles = ceilDiv(n, tile.width());
+  q.aRow = rowStride(1);
+  q.aDepth = at(p.a, 1, true);
+  BForm form = bPacked;
+  if (!p.packed) {
+    q.bRow = at(p.b, 2, true);
+    q.bColumn = at(p.b, 1, true);
+    form = (q.bColumn == 1 || n == 1) && m <= 4 * tile.rows ? bInPlace : q.bRow == 1 && q.bColumn != 1 && k >= tile.lanes ? bTransposed : bCopied;
+  }
+  for (size_t v = 0, i = 0; v < views.size(); ++v)
+    if (v != 1 && v != 2) {
+      q.row[i] = rowStride(v);
+      q.column[i++] = at(*views[v], 1, true);
+      kernel.config["x" + std::to_string(i - 1)] = strideClass(*views[v]); // x0: the output
+    }
+
+  // Rows of a block: A's part about 256 KiB. Where B is copied, more rows to share the copy.
+  const int64_t bytes = bitWidth(compute) / 8;
+  int64_t block = std::max<int64_t>(64, (256 << 10) / std::max<int64_t>(1, k * bytes));
+  if (form >= bCopied)
+    block = std::max<int64_t>(block, 512);
+  q.rowBlocks = ceilDiv(m, block);
+  q.rowBlock = std::max<int64_t>(1, roundUp(ceilDiv(m, q.rowBlocks), tile.rows));
+  q.rowBlocks = ceilDiv(m, q.rowBlock);
+  // Enough units for 16 threads and even shares, none below 50 microseconds' work of one core.
+  bound.flops = 2 * entries * m * n * k;
+  const int64_t wanted = std::clamp<int64_t>(bound.flops / 500000, 1, 96);
+  q.tileBlocks = std::clamp<int64_t>(ceilDiv(wanted, entries * q.rowBlocks), 1, q.tiles);
+  q.tileBlock = ceilDiv(q.tiles, q.tileBlocks);
+  q.tileBlocks = ceilDiv(q.tiles, q.tileBlock);
+  bound.units = std::max<int64_t>(1, entries * q.rowBlocks * q.tileBlocks);
+  writeParams(q, bound.params);
+
+  kernel.config["rows"] = tile.rows;
+  kernel.config["vectors"] = tile.vectors;
+  kernel.config["lanes"] = tile.lanes;
+  kernel.config["tail"] = n % tile.width();
+  kernel.config["chunked"] = q.chunks > 1;
+  kernel.config["b"] = form;
+  kernel.config["bColumn"] = form != bCopied ? 0 : q.bColumn == 1 ? 1 : 2;
+  kernel.config["batch"] = batch.size();
+  // A: which of its strides is 1.
+  kernel.config["a"] = q.aDepth == 1 || k == 1 ? 1 : q.aRow == 1 ? 2 : 0;
+  kernel.config["immediate"] = bound.params.size();
+  const int64_t stage = tile.rows * tile.width() * bytes;
+  bound.scratchBytes = roundUp(stage, 64) + (form >= bCopied ? roundUp(k, 16) * tile.width() * bytes : 0);
+  finishBind(bound, site);
+  return bound;
+}
+
+namespace {
+
+class MatMulEmitter {
+public:
+  MatMulEmitter(const KernelDescription &kernel, KernelBuilder &kb, const Expr &body)
+      : kernel(kernel), kb(kb), arithmetic{kb, computeType(kernel.types[1])},
+        tile{get("rows"), get("vectors"), get("lanes")}, tail(get("tail")), form(BForm(get("b"))),
+        epilogue(kb, kernel, body, arithmetic.type, get("immediate")) {}
+
+  void emit() {
+    q.resize(get("batch"), kernel.types.size());
+    readParams(q, kb);
+    if (get("a") == 1)
+      q.aDepth = 1;
+    if (get("a") == 2)
+      q.aRow = 1;
+    if (!get("chunked"))
+      q.chunks = 1;
+    if (form == bInPlace || get("bColumn") == 1)
+      q.bColumn = 1;
+    kb.loop(kb.begin(), kb.end(), 1, [&](Index u) { unit(u); });
+  }
+
+private:
+  int64_t get(const char *key) const { return kernel.config.at(key); }
+
+  void unit(Index u) {
+    Index tileBlock = kb.rem(u, q.tileBlocks), rest = kb.div(u, q.tileBlocks);
+    Index rowBlock = kb.rem(rest, q.rowBlocks), entry = kb.div(rest, q.rowBlocks);
+    SmallVector<Index> offset(q.views, 0);
+    for (int64_t d = q.batchRank - 1; d >= 0; --d) {
+      Index i = d == 0 ? entry : kb.rem(entry, q.extent[d]);
+      entry = d == 0 ? entry : kb.div(entry, q.extent[d]);
+      for (size_t v = 0; v < q.views; ++v)
+        offset[v] = kb.add(offset[v], kb.mul(i, q.batch[v][d]));
+    }
+    a = kb.view(1, {q.rows, q.depth}, {q.aRow, q.aDepth}, offset[1]);
+    if (form == bPacked)
+      b = kb.view(2, {q.chunks, 1, q.depth, 16}, {q.chunkStride, q.panelStride, 16, 1}, offset[2]);
+    else if (form == bTransposed)
+      b = kb.view(2, {1, q.depth}, {q.bColumn, 1}, offset[2]); // [column][k]
+    else
+      b = kb.view(2, {q.depth, 1}, {q.bRow, q.bColumn}, offset[2]);
+    auto operand = [&](size_t i, unsigned view) {
+      int64_t column = get(("x" + std::to_string(i)).c_str());
+      return Epilogue::Operand{kb.view(view, {q.rows, 1}, {q.row[i], strideOf(column, q.column[i])}, offset[view]), column};
+    };
+    epilogue.out = operand(0, 0);
+    epilogue.extras.clear();
+    for (size_t v = 3; v < q.views; ++v)
+      epilogue.extras.push_back(operand(v - 2, v));
+
+    DType type = arithmetic.type;
+    stage = kb.scratch(0, type, {tile.rows, tile.width()});
+    panel = kb.scratch(roundUp(tile.rows * tile.width() * bitWidth(type) / 8, 64), type, {q.depth, tile.width()});
+    row0 = kb.mul(rowBlock, q.rowBlock);
+    rows = kb.min(q.rowBlock, kb.sub(q.rows, row0));
+    Index first = kb.mul(tileBlock, q.tileBlock), last = kb.min(kb.add(first, q.tileBlock), q.tiles);
+    Index whole = tail ? kb.sub(q.tiles, 1) : q.tiles;
+    kb.loop(first, kb.min(last, whole), 1, [&](Index t) { column(t, tile.width()); });
+    if (tail)
+      kb.ifThen(kb.equal(last, q.tiles), [&] { column(whole, tail); });
+  }
+
+  /// All rows of the block for column tile t, of which `active` columns are real.
+  void column(Index t, int64_t active) {
+    const int64_t vectors = ceilDiv(active, tile.lanes);
+    Index column0 = kb.mul(t, tile.width());
+    if (form == bCopied)
+      copyPanel(column0, vectors, active);
+    if (form == bTransposed)
+      transposePanel(column0, vectors, active);
+    auto lanesOf = [&](int64_t j) { return std::min(tile.lanes, active - j * tile.lanes); };
+    auto finish = [&](Index r, Value acc, int64_t j) {
+      epilogue.store(acc, {kb.add(row0, r), kb.add(column0, j * tile.lanes)}, lanesOf(j));
+    };
+    const bool heavy = epilogue.heavy();
+    auto micro = [&](Index r0, int64_t count) {
+      KernelBuilder::Values acc = product(t, column0, kb.add(row0, r0), count, vectors, active);
+      for (int64_t r = 0; r < count; ++r)
+        for (int64_t j = 0; j < vectors; ++j)
+          if (heavy)
+            kb.storeVector(acc[r * vectors + j], stage, {r, j * tile.lanes});
+          else
+            finish(kb.add(r0, r), acc[r * vectors + j], j);
+    };
+    auto after = [&](Index r0, Index count) {
+      if (heavy)
+        kb.loop(0, count, 1, [&](Index r) {
+          for (int64_t j = 0; j < vectors; ++j)
+            finish(kb.add(r0, r), kb.loadVector(stage, {r, j * tile.lanes}, tile.lanes), j);
+        });
+    };
+    kb.tilesEven(rows, tile.rows, micro, after);
+  }
+
+  KernelBuilder::Values product(Index t, Index column0, Index first, int64_t count, int64_t vectors, int64_t active) {
+    SmallVector<Index> at;
+    for (int64_t r = 0; r < count; ++r)
+      at.push_back(kb.add(first, r));
+    // Where vector j of the tile lies in packed panels of 16.
+    const int64_t perPanel = 16 / tile.lanes;
+    SmallVector<std::pair<Index, Index>> place;
+    for (int64_t j = 0; j < vectors; ++j) {
+      if (tile.vectors % perPanel == 0) {
+        place.push_back({kb.add(kb.mul(t, tile.vectors / perPanel), j / perPanel), j % perPanel * tile.lanes});
+      } else {
+        Index v = kb.add(kb.mul(t, tile.vectors), j);
+        place.push_back({kb.div(v, perPanel), kb.mul(kb.rem(v, perPanel), tile.lanes)});
+      }
+    }
+    KernelBuilder::Values acc(count * vectors, arithmetic.zero(tile.lanes));
+    return kb.loop(0, q.chunks, 1, acc, [&](Index c, ValueRange in) {
+      Index base = kb.mul(c, q.depth);
+      auto loadA = [&](int64_t r, Index k) { return arithmetic.widen(kb.load(a, {at[r], kb.add(base, k)}), kernel.types[1]); };
+      auto loadB = [&](int64_t j, Index k) {
+        if (form == bPacked)
+          return arithmetic.widen(kb.loadVector(b, {c, place[j].first, k, place[j].second}, tile.lanes), kernel.types[2]);
+        if (form == bInPlace)
+          return arithmetic.widen(kb.loadMasked(b, {k, kb.add(column0, j * tile.lanes)}, tile.lanes, active - j * tile.lanes), kernel.types[2]);
+        return kb.loadVector(panel, {k, j * tile.lanes}, tile.lanes);
+      };
+      return multiplyLoop(arithmetic, 0, q.depth, count, vectors, in, loadA, loadB);
+    });
+  }
+
+  void copyPanel(Index column0, int64_t vectors, int64_t active) {
+    kb.loop(0, q.depth, 1, [&](Index k) {
+      for (int64_t j = 0; j < vectors; ++j) {
+        Value v = loadLanes(kb, b, {k, kb.add(column0, j * tile.lanes)}, get("bColumn"), tile.lanes, active - j * tile.lanes);
+        kb.storeVector(arithmetic.widen(v, kernel.types[2]), panel, {k, j * tile.lanes});
+      }
+    });
+  }
+
+  /// B's columns are contiguous in k: blocks of lanes x lanes are transposed by log2(lanes) perfect shuffles.
+  void transposePanel(Index column0, int64_t vectors, int64_t active) {
+    const int64_t lanes = tile.lanes;
+    Index whole = kb.sub(q.depth, kb.rem(q.depth, lanes));
+    for (int64_t j = 0; j < vectors; ++j) {
+      const int64_t real = std::min(lanes, active - j * lanes);
+      auto columnAt = [&](int64_t i) { return kb.add(column0, j * lanes + std::min(i, real - 1)); };
+      kb.loop(0, whole, lanes, [&](Index k) {
+        SmallVector<Value> v;
+        for (int64_t i = 0; i < lanes; ++i)
+          v.push_back(arithmetic.widen(kb.loadVector(b, {columnAt(i), k}, lanes), kernel.types[2]));
+        transpose(v);
+        for (int64_t i = 0; i < lanes; ++i)
+          kb.storeVector(v[i], panel, {kb.add(k, i), j * lanes});
+      });
+      kb.loop(whole, q.depth, 1, [&](Index k) {
+        for (int64_t i = 0; i < lanes; ++i)
+          kb.store(arithmetic.widen(kb.load(b, {columnAt(i), k}), kernel.types[2]), panel, {k, j * lanes + i});
+      });
+    }
+  }
+
+  void transpose(SmallVector<Value> &v) {
+    const int64_t n = v.size();
+    SmallVector<int64_t> low, high;
+    for (int64_t i = 0; i < n / 2; ++i) {
+      low.append({i, n + i});
+      high.append({n / 2 + i, n + n / 2 + i});
+    }
+    for (int64_t stage = 1; stage < n; stage *= 2) {
+      SmallVector<Value> next;
+      for (int64_t i = 0; i < n / 2; ++i) {
+        next.push_back(vector::ShuffleOp::create(kb.b, kb.loc, v[i], v[i + n / 2], low));
+        next.push_back(vector::ShuffleOp::create(kb.b, kb.loc, v[i], v[i + n / 2], high));
+      }
+      v = next;
+    }
+  }
+
+  const KernelDescription &kernel;
+  KernelBuilder &kb;
+  Arithmetic arithmetic;
+  const TileShape tile;
+  const int64_t tail;
+  const BForm form;
+  Epilogue epilogue;
+  Params<Index> q;
+  Buffer a, b, stage, panel;
+  Index row0 = 0, rows = 0;
+};
+
+class MatMulFamily : public KernelFamily {
+public:
+  llvm::StringRef name() const override { return "matmul"; }
+
+  llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target) const override {
+    MatMulProblem p{site.output(), site.input(0), site.input(1), {}, site.get("packed") != 0, 1};
+    p.extras.assign(site.views.begin() + site.outputs + 2, site.views.end());
+    if (p.out.dims.size() < 2 || p.a.dims.size() < 2)
+      return llvm::createStringError("matmul needs views of rank 2 and more, got %zu", p.out.dims.size());
+    return bindMatMul(std::move(p), site, target);
+  }
+
+  llvm::Error emit(const KernelDescription &kernel, const Target &, KernelBuilder &builder) const override {
+    auto body = Expr::parse(kernel.body);
+    if (!body)
+      return body.takeError();
+    MatMulEmitter(kernel, builder, *body).emit();
+    return llvm::Error::success();
+  }
+};
+
+} // namespace
+
+const KernelFamily &matMulFamily() {
+  static const MatMulFamily family;
+  return family;
+}
+
+} // namespace mrcc

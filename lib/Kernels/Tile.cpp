@@ -1,0 +1,199 @@
+// See Tile.h. Tiles by measurement on Zen 4 (the shares of the FMA peak are in the benchmark table of docs/):
+//   32 registers of 512 bits   8 x 2 vectors; 8 x 3 half vectors where that wastes fewer columns
+//   16 registers of 256 bits   6 x 2; 4 x 3 where columns are a multiple of 24 and not of 16, or at most 24
+//   128 bits                   6 x 4 with 32 registers, 4 x 2 with 16
+#include "Tile.h"
+
+using namespace mlir;
+
+namespace mrcc {
+
+TileShape chooseTile(const Target &target, DType compute, int64_t columns) {
+  const int64_t lanes = target.lanes(bitWidth(compute));
+  const bool thirds = columns <= 24 ? columns > 16 : columns % 24 == 0 && columns % 16 != 0;
+  if (target.vectorRegisters >= 32 && target.vectorBits == 512) {
+    if (thirds && lanes == 16)
+      return {8, 3, 8};
+    if (columns <= lanes / 2)
+      return {14, 1, lanes / 2};
+    return columns <= lanes ? TileShape{14, 1, lanes} : TileShape{8, 2, lanes};
+  }
+  if (target.vectorBits == 256)
+    return thirds && lanes == 8 ? TileShape{4, 3, lanes} : columns <= lanes ? TileShape{8, 1, lanes} : TileShape{6, 2, lanes};
+  return target.vectorRegisters >= 32 ? TileShape{6, columns <= 2 * lanes ? 2 : 4, lanes} : TileShape{4, 2, lanes};
+}
+
+DType computeType(DType input) {
+  switch (input) {
+  case DType::f16: case DType::bf16: case DType::f32: return DType::f32;
+  case DType::f64: return DType::f64;
+  case DType::i64: case DType::u64: return DType::i64;
+  default: return DType::i32;
+  }
+}
+
+static bool isSigned(DType type) {
+  return type == DType::i8 || type == DType::i16 || type == DType::i32 || type == DType::i64;
+}
+
+Value Arithmetic::zero(int64_t lanes) { return kb.constantVector(valueType(kb.b.getContext(), type), 0, lanes); }
+
+Value Arithmetic::widen(Value x, DType from) {
+  Type to = valueType(kb.b.getContext(), type);
+  if (getElementTypeOrSelf(x.getType()) == to)
+    return x;
+  if (from == DType::f16 || from == DType::bf16)
+    return kb.toF32(x);
+  Type wide = to;
+  if (auto vector = dyn_cast<VectorType>(x.getType()))
+    wide = VectorType::get(vector.getShape(), to);
+  if (isSigned(from))
+    return arith::ExtSIOp::create(kb.b, kb.loc, wide, x);
+  return arith::ExtUIOp::create(kb.b, kb.loc, wide, x);
+}
+
+Value Arithmetic::multiplyAdd(Value x, Value y, Value z) {
+  return isFloat(type) ? kb.fma(x, y, z) : add(arith::MulIOp::create(kb.b, kb.loc, x, y), z);
+}
+
+Value Arithmetic::add(Value x, Value y) {
+  if (isFloat(type))
+    return arith::AddFOp::create(kb.b, kb.loc, x, y);
+  return arith::AddIOp::create(kb.b, kb.loc, x, y);
+}
+
+KernelBuilder::Values multiplyLoop(Arithmetic &arithmetic, Index lo, Index hi, int64_t rows, int64_t vectors, ValueRange acc,
+                                   llvm::function_ref<Value(int64_t, Index)> a, llvm::function_ref<Value(int64_t, Index)> b) {
+  KernelBuilder &kb = arithmetic.kb;
+  using Values = KernelBuilder::Values;
+  const int64_t set = rows * vectors;
+  auto step = [&](Index k, ValueRange in, size_t from) {
+    Values row, out;
+    for (int64_t j = 0; j < vectors; ++j)
+      row.push_back(b(j, k));
+    for (int64_t r = 0; r < rows; ++r) {
+      Value scalar = a(r, k);
+      for (int64_t j = 0; j < vectors; ++j)
+        out.push_back(arithmetic.multiplyAdd(kb.splat(scalar, cast<VectorType>(row[j].getType()).getDimSize(0)), row[j],
+                                             in[from + r * vectors + j]));
+    }
+    return out;
+  };
+  const int64_t sets = set >= 6 ? 1 : set >= 3 ? 2 : 4;
+  if (sets == 1)
+    return kb.loop(lo, hi, 1, acc, [&](Index k, ValueRange in) { return step(k, in, 0); });
+  Values wide(acc);
+  for (int64_t s = 1; s < sets; ++s)
+    for (int64_t i = 0; i < set; ++i)
+      wide.push_back(arithmetic.zero(cast<VectorType>(acc[i].getType()).getDimSize(0)));
+  Index main = kb.sub(hi, kb.rem(kb.sub(hi, lo), sets));
+  wide = kb.loop(lo, main, sets, wide, [&](Index k, ValueRange in) {
+    Values out;
+    for (int64_t s = 0; s < sets; ++s)
+      out.append(step(kb.add(k, s), in, s * set));
+    return out;
+  });
+  for (int64_t half = sets / 2; half >= 1; half /= 2) // pairwise
+    for (int64_t s = 0; s < half; ++s)
+      for (int64_t i = 0; i < set; ++i)
+        wide[s * set + i] = arithmetic.add(wide[s * set + i], wide[(s + half) * set + i]);
+  wide.truncate(set);
+  return kb.loop(main, hi, 1, wide, [&](Index k, ValueRange in) { return step(k, in, 0); });
+}
+
+int64_t strideClass(const View &view) {
+  if (view.dims.empty() || view.dims.back() == 1)
+    return 1; // one element: any stride will do
+  int64_t stride = view.strides.back();
+  return stride == 0 || stride == 1 ? stride : 2;
+}
+
+Value loadLanes(KernelBuilder &kb, Buffer m, llvm::ArrayRef<Index> at, int64_t strideClass, int64_t lanes, int64_t active) {
+  if (strideClass == 1)
+    return kb.loadMasked(m, at, lanes, active);
+  if (strideClass == 0)
+    return kb.broadcastLoad(m, at, lanes);
+  SmallVector<Index> where(at);
+  Value v;
+  for (int64_t i = 0; i < std::min(active, lanes); ++i) {
+    where.back() = kb.add(at.back(), i);
+    Value x = kb.load(m, where);
+    v = i == 0 ? kb.splat(x, lanes) : vector::InsertOp::create(kb.b, kb.loc, x, v, ArrayRef<int64_t>{i}).getResult();
+  }
+  return v;
+}
+
+void storeLanes(KernelBuilder &kb, Value v, Buffer m, llvm::ArrayRef<Index> at, int64_t strideClass, int64_t active) {
+  if (strideClass == 1)
+    return kb.storeMasked(v, m, at, active);
+  SmallVector<Index> where(at);
+  for (int64_t i = 0; i < std::min(active, cast<VectorType>(v.getType()).getDimSize(0)); ++i) {
+    where.back() = kb.add(at.back(), i);
+    kb.store(vector::ExtractOp::create(kb.b, kb.loc, v, ArrayRef<int64_t>{i}), m, where);
+  }
+}
+
+Epilogue::Epilogue(KernelBuilder &kb, const KernelDescription &kernel, const Expr &body, DType compute, unsigned immediate)
+    : kb(kb), body(body), compute(compute), outType(kernel.types[0]), immediate(immediate) {}
+
+bool Epilogue::heavy() const {
+  int cost = 0;
+  for (const ExprNode &node : body.nodes)
+    switch (node.op) {
+    case ExprNode::Op::unary: cost += node.imm == uint32_t(UnaryKind::neg) || node.imm == uint32_t(UnaryKind::abs) ? 1 : 6; break;
+    case ExprNode::Op::binary: case ExprNode::Op::select: case ExprNode::Op::cast: case ExprNode::Op::clamp_index: ++cost; break;
+    case ExprNode::Op::load: cost += node.imm >= 2 && extras[node.imm - 2].strideClass == 2 ? 6 : 0; break;
+    default: break;
+    }
+  return cost > 4 || out.strideClass == 2;
+}
+
+Value immediateValue(KernelBuilder &kb, DType type, unsigned param) {
+  Value bits = arith::IndexCastOp::create(kb.b, kb.loc, kb.b.getI64Type(), kb.ssa(kb.param(param)));
+  Type to = valueType(kb.b.getContext(), type);
+  if (bitWidth(type) < 64)
+    bits = arith::TruncIOp::create(kb.b, kb.loc, kb.b.getIntegerType(to.getIntOrFloatBitWidth()), bits);
+  return isa<FloatType>(to) ? arith::BitcastOp::create(kb.b, kb.loc, to, bits).getResult() : bits;
+}
+
+// Float accumulators to a float type of the body or the output; integers keep their width (or are cut).
+static Value convert(KernelBuilder &kb, Value x, DType from, DType to) {
+  if (from == to)
+    return x;
+  if (from == DType::f32 && (to == DType::f16 || to == DType::bf16))
+    return kb.fromF32(x, valueType(kb.b.getContext(), to));
+  Type type = valueType(kb.b.getContext(), to);
+  if (auto vector = dyn_cast<VectorType>(x.getType()))
+    type = VectorType::get(vector.getShape(), type);
+  if (isFloat(from) && isFloat(to))
+    return bitWidth(to) > bitWidth(from) ? arith::ExtFOp::create(kb.b, kb.loc, type, x).getResult()
+                                         : arith::TruncFOp::create(kb.b, kb.loc, type, x).getResult();
+  if (!isFloat(from) && !isFloat(to) && bitWidth(to) < bitWidth(from))
+    return arith::TruncIOp::create(kb.b, kb.loc, type, x);
+  return x;
+}
+
+void Epilogue::store(Value acc, llvm::ArrayRef<Index> at, int64_t active) {
+  const int64_t lanes = cast<VectorType>(acc.getType()).getDimSize(0);
+  Value result;
+  if (body.empty()) {
+    result = convert(kb, acc, compute, outType);
+  } else {
+    result = emitBody(kb, body, lanes, [&](const ExprNode &node, llvm::ArrayRef<Value>) -> Value {
+      if (node.op == ExprNode::Op::acc)
+        return convert(kb, acc, compute, node.type);
+      if (node.op == ExprNode::Op::param)
+        return kb.splat(immediateValue(kb, node.type, immediate + node.imm), lanes);
+      const Operand &extra = extras[node.imm - 2];
+      return loadLanes(kb, extra.buffer, at, extra.strideClass, lanes, active);
+    })[0];
+  }
+  storeLanes(kb, result, out.buffer, at, out.strideClass, active);
+}
+
+void finishBind(BoundLaunch &bound, const LaunchSite &site) {
+  bound.params.insert(bound.params.end(), site.immediates.begin(), site.immediates.end());
+  bound.kernel.config["params"] = bound.params.size();
+}
+
+} // namespace mrcc

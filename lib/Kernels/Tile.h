@@ -1,0 +1,86 @@
+// What the matrix-like families (matmul, conv, depthwise) share: element types, the register tile, the epilogue that
+// applies a body to accumulators, and parameter lists that bind and emit walk in the same order.
+#pragma once
+#include "mrcc/Kernels/KernelBuilder.h"
+
+namespace mrcc {
+
+/// The register tile: `rows` x (`vectors` * `lanes`) accumulators.
+struct TileShape {
+  int64_t rows, vectors, lanes;
+  int64_t width() const { return vectors * lanes; }
+};
+
+/// The tile for `columns` output columns, by the rules in the implementation.
+TileShape chooseTile(const Target &target, DType compute, int64_t columns);
+
+/// Accumulators' type for inputs of this type: f32 for f16 and bf16, i32 for 8 and 16 bits.
+DType computeType(DType input);
+
+/// Arithmetic on accumulators.
+struct Arithmetic {
+  KernelBuilder &kb;
+  DType type;
+  mlir::Value zero(int64_t lanes);
+  mlir::Value widen(mlir::Value x, DType from); // of `from` to `type`
+  mlir::Value multiplyAdd(mlir::Value x, mlir::Value y, mlir::Value z);
+  mlir::Value add(mlir::Value x, mlir::Value y);
+};
+
+/// k = lo..hi: acc[r * vectors + j] += a(r, k) * b(j, k), with k split over several sets of accumulators where a tile has
+/// too few of them to hide the latency of an FMA.
+KernelBuilder::Values multiplyLoop(Arithmetic &arithmetic, Index lo, Index hi, int64_t rows, int64_t vectors,
+                                   mlir::ValueRange acc, llvm::function_ref<mlir::Value(int64_t, Index)> a,
+                                   llvm::function_ref<mlir::Value(int64_t, Index)> b);
+
+/// How a view's last dimension is walked: 0 a repeated element, 1 contiguous, 2 any stride (in descriptions).
+int64_t strideClass(const View &view);
+inline Index strideOf(int64_t strideClass, Index runtime) { return strideClass < 2 ? Index(strideClass) : runtime; }
+
+/// Loads and stores a vector along a dimension of the given stride class; `active` lanes are real.
+mlir::Value loadLanes(KernelBuilder &kb, Buffer m, llvm::ArrayRef<Index> at, int64_t strideClass, int64_t lanes, int64_t active);
+void storeLanes(KernelBuilder &kb, mlir::Value v, Buffer m, llvm::ArrayRef<Index> at, int64_t strideClass, int64_t active);
+
+/// The body of a launch on accumulators. Buffers of the output (first) and the extras are set for each block of rows.
+class Epilogue {
+public:
+  /// `immediate` is the place of the first immediate among the params.
+  Epilogue(KernelBuilder &kb, const KernelDescription &kernel, const Expr &body, DType compute, unsigned immediate);
+  struct Operand {
+    Buffer buffer;
+    int64_t strideClass;
+  };
+  Operand out;
+  llvm::SmallVector<Operand> extras; // input operand 2 and up
+  /// Output element(s) at `at` (last index: column) from the accumulator.
+  void store(mlir::Value acc, llvm::ArrayRef<Index> at, int64_t active);
+  /// A body so long that a tile's accumulators go through memory, so that it is emitted once and not for each of them.
+  bool heavy() const;
+
+private:
+  KernelBuilder &kb;
+  const Expr &body;
+  DType compute, outType;
+  unsigned immediate;
+};
+
+/// The value of a body's `param` node.
+mlir::Value immediateValue(KernelBuilder &kb, DType type, unsigned param);
+
+/// Parameter lists: a struct template `P<T>` with `each(f)`; bind makes a P<int64_t>, emit reads a P<Index>.
+template <class P> void writeParams(P &p, std::vector<int64_t> &to) {
+  p.each([&](int64_t &x) { to.push_back(x); });
+}
+template <class P> unsigned readParams(P &p, KernelBuilder &kb) {
+  unsigned n = 0;
+  p.each([&](Index &x) { x = kb.param(n++); });
+  return n;
+}
+
+/// Ends bind: appends the immediates and notes the number of params.
+void finishBind(BoundLaunch &bound, const LaunchSite &site);
+
+inline int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t roundUp(int64_t a, int64_t b) { return ceilDiv(a, b) * b; }
+
+} // namespace mrcc
