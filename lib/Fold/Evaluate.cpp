@@ -1,0 +1,107 @@
+// Entry of the evaluator: checks, operands as tensors, dispatch, results as packed bytes.
+#include "Elements.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mrcc;
+using namespace mrcc::fold;
+
+using Evaluator = Results (*)(Operation *, Operands);
+
+static Evaluator evaluatorOf(Operation *op) {
+  return TypeSwitch<Operation *, Evaluator>(op)
+      .Case<UnaryOp, BinaryOp, SelectOp, CastOp>([](auto) { return evaluateElementwise; })
+      .Case<TransposeOp, ReshapeOp, SqueezeOp, UnsqueezeOp, FlattenOp, ExpandOp, TileOp, ConcatOp, SplitOp, SliceOp, PadOp, ShapeOp, SizeOp,
+            RangeOp, FillOp, IotaOp>([](auto) { return evaluateMovement; })
+      .Case<GatherOp, GatherElementsOp, GatherNDOp, ScatterElementsOp, ScatterNDOp>([](auto) { return evaluateIndexed; })
+      .Case<ReduceOp, ArgReduceOp, CumulativeOp>([](auto) { return evaluateReduction; })
+      .Case<SoftmaxOp, BatchNormOp, LayerNormOp, GroupNormOp>([](auto) { return evaluateNorm; })
+      .Case<ConvOp, ConvTransposeOp, PoolOp>([](auto) { return evaluateWindow; })
+      .Case<ResizeOp>([](auto) { return evaluateResize; })
+      .Case<MatMulOp>([](auto) { return evaluateMatMul; })
+      .Case<PackOp>([](auto) { return evaluatePack; })
+      .Default([](Operation *) { return nullptr; });
+}
+
+bool mrcc::canEvaluate(Operation *op) { return evaluatorOf(op) != nullptr; }
+
+/// One byte an element for i4 and u4.
+static Tensor toTensor(const ConstantData &data) {
+  Tensor t;
+  if (!data.type)
+    return t;
+  t.type = toDType(data.type.getElementType());
+  t.dims.assign(data.type.getShape().begin(), data.type.getShape().end());
+  t.splat = data.isSplat;
+  t.bytes = data.bytes;
+  if (bitWidth(t.type) != 4)
+    return t;
+  int64_t n = t.splat ? 1 : t.size();
+  t.owned = std::make_shared<std::vector<uint8_t>>(n);
+  for (int64_t i = 0; i < n; ++i) {
+    uint8_t nibble = data.bytes[i / 2] >> 4 * (i % 2) & 15;
+    (*t.owned)[i] = t.type == DType::i4 ? uint8_t(int8_t(nibble << 4) >> 4) : nibble;
+  }
+  t.bytes = *t.owned;
+  return t;
+}
+
+static std::vector<uint8_t> packNibbles(ArrayRef<uint8_t> bytes) {
+  std::vector<uint8_t> out((bytes.size() + 1) / 2);
+  for (size_t i = 0; i < bytes.size(); ++i)
+    out[i / 2] |= (bytes[i] & 15) << 4 * (i % 2);
+  return out;
+}
+
+llvm::Expected<std::vector<Evaluated>> mrcc::evaluate(Operation *op, ArrayRef<ConstantData> operands) {
+  Evaluator evaluator = evaluatorOf(op);
+  if (!evaluator)
+    return fail("{0} cannot be evaluated", op->getName().getStringRef());
+  for (Type type : op->getResultTypes())
+    if (auto ranked = dyn_cast<RankedTensorType>(type); !ranked || !ranked.hasStaticShape() || toDType(ranked.getElementType()) == DType::none)
+      return fail("{0} has a result of type {1}, which cannot be evaluated", op->getName().getStringRef(), type);
+  SmallVector<Tensor> tensors;
+  for (const ConstantData &data : operands)
+    tensors.push_back(toTensor(data));
+  Results results = evaluator(op, tensors);
+  if (!results)
+    return results.takeError();
+  std::vector<Evaluated> out;
+  for (auto [tensor, type] : llvm::zip_equal(*results, op->getResultTypes())) {
+    Evaluated e{cast<RankedTensorType>(type), {}, tensor.splat};
+    if (bitWidth(tensor.type) == 4)
+      e.bytes = packNibbles(tensor.bytes);
+    else if (tensor.owned && tensor.owned.use_count() == 1 && tensor.owned->size() == tensor.bytes.size())
+      e.bytes = std::move(*tensor.owned);
+    else
+      e.bytes.assign(tensor.bytes.begin(), tensor.bytes.end());
+    out.push_back(std::move(e));
+  }
+  return out;
+}
+
+std::optional<SmallVector<ConstantData>> mrcc::constantOperands(Operation *op) {
+  SmallVector<ConstantData> out;
+  for (Value v : op->getOperands()) {
+    if (isa<NoneType>(v.getType())) {
+      out.emplace_back();
+      continue;
+    }
+    auto data = getConstant(v);
+    if (!data)
+      return std::nullopt;
+    out.push_back(std::move(*data));
+  }
+  return out;
+}
+
+llvm::Expected<std::vector<Evaluated>> mrcc::evaluate(Operation *op) {
+  auto operands = constantOperands(op);
+  if (!operands)
+    return fail("{0} has operands that are not constant", op->getName().getStringRef());
+  return evaluate(op, *operands);
+}
+
+TypedAttr mrcc::toAttr(Evaluated &&value) {
+  return value.splat ? makeConstantAttr(value.type, value.bytes, true) : makeConstantAttr(value.type, std::move(value.bytes));
+}
