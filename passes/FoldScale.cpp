@@ -1,0 +1,142 @@
+// Folds constant multiplications and additions per channel into constant weights. Chains of them (add, sub, mul, div by a
+// constant that is a scalar or one value a channel, channels last) with single uses are first composed to one
+// x * s + t in double; then, in this order:
+//   after a conv, conv_transpose or matmul that only the chain uses: weights * s, bias * s + t (matmul keeps the addition);
+//   before a conv, conv_transpose or matmul that alone reads the chain: weights * s along input channels; t only into an
+//   unpadded convolution, because a border is padded with 0 after the chain, not before;
+//   else the chain is written as one mul and one add, if that is fewer ops.
+// A chain that adds a large number and takes it away again (rounding by a magic number) is left alone.
+#include "Affine.h"
+#include "Passes.h"
+#include <cmath>
+
+namespace mrcc {
+#define GEN_PASS_DEF_FOLDSCALE
+#include "Passes.h.inc"
+} // namespace mrcc
+
+using namespace mlir;
+using namespace mrcc;
+
+namespace {
+/// One step of a chain: what it reads and does.
+struct ChainStep {
+  Value input;
+  Affine affine;
+};
+} // namespace
+
+/// True if the constant is one number, or one a channel of `type`, and broadcasting does not enlarge `type`.
+static bool isPerChannel(Value constant, RankedTensorType type) {
+  RankedTensorType c = typeOf(constant);
+  if (c.getRank() > type.getRank())
+    return false;
+  for (auto [i, n] : llvm::enumerate(c.getShape()))
+    if (n != 1 && (int64_t(i) + 1 != c.getRank() || n != type.getShape().back()))
+      return false;
+  return true;
+}
+
+static std::optional<ChainStep> stepOf(Operation *op) {
+  auto binary = dyn_cast_or_null<BinaryOp>(op);
+  if (!binary || !isFloat(binary.getLhs()) || binary.getLhs().getType() == binary.getRhs().getType())
+    return std::nullopt;
+  Value x = binary.getLhs(), c = binary.getRhs();
+  bool swapped = isConstant(x);
+  if (swapped)
+    std::swap(x, c);
+  if (!isConstant(c) || isConstant(x) || typeOf(x) != typeOf(binary.getOutput()) || !isPerChannel(c, typeOf(x)))
+    return std::nullopt;
+  auto values = readFloats(c);
+  if (!values || !llvm::all_of(*values, [](double v) { return std::isfinite(v); }))
+    return std::nullopt;
+  auto each = [&](llvm::function_ref<double(double)> f) {
+    for (double &v : *values)
+      v = f(v);
+    return *values;
+  };
+  switch (binary.getKind()) {
+  case BinaryKind::add: return ChainStep{x, {{1}, *values}};
+  case BinaryKind::mul: return ChainStep{x, {*values, {0}}};
+  case BinaryKind::sub: return swapped ? ChainStep{x, {{-1}, *values}} : ChainStep{x, {{1}, each([](double v) { return -v; })}};
+  case BinaryKind::div:
+    if (swapped || llvm::is_contained(*values, 0))
+      return std::nullopt;
+    return ChainStep{x, {each([](double v) { return 1 / v; }), {0}}};
+  default: return std::nullopt;
+  }
+}
+
+static double largest(const std::vector<double> &values) {
+  double out = 0;
+  for (double v : values)
+    out = std::max(out, std::abs(v));
+  return out;
+}
+
+/// The chain that ends in `op`: its steps from the last to the first.
+static SmallVector<Operation *> chainOf(Operation *op) {
+  SmallVector<Operation *> chain;
+  for (auto step = stepOf(op); step; step = stepOf(op)) {
+    chain.push_back(op);
+    if (!step->input.hasOneUse())
+      break;
+    op = step->input.getDefiningOp();
+  }
+  return chain;
+}
+
+static void fold(Operation *last) {
+  if (last->hasOneUse() && stepOf(*last->user_begin()))
+    return; // the chain goes on
+  SmallVector<Operation *> chain = chainOf(last);
+  if (chain.empty())
+    return;
+  Affine affine;
+  double intermediate = 0;
+  for (Operation *op : llvm::reverse(chain)) {
+    affine = affine.then(stepOf(op)->affine);
+    intermediate = std::max(intermediate, largest(affine.offset));
+  }
+  if (intermediate > 1e4 && largest(affine.offset) < intermediate / 1e3)
+    return;
+  OpBuilder b(last);
+  Value root = stepOf(chain.back())->input, result = last->getResult(0), out;
+  Operation *producer = root.getDefiningOp();
+  auto name = [&](Operation *op) {
+    for (Operation *step : llvm::reverse(chain))
+      op->setLoc(fused(op, step));
+  };
+  if (producer && root.hasOneUse() && isa<ConvOp, ConvTransposeOp>(producer) && foldAfter(b, producer, affine)) {
+    name(producer);
+    out = root;
+  } else if (producer && root.hasOneUse() && isa<MatMulOp>(producer) && affine.hasScale() && foldAfter(b, producer, {affine.scale, {0}})) {
+    name(producer);
+    out = applyAffine(b, last->getLoc(), root, {{1}, affine.offset});
+  } else if (result.hasOneUse() && result.use_begin()->getOperandNumber() == 0 && foldBefore(b, *result.user_begin(), affine)) {
+    name(*result.user_begin());
+    out = root;
+  } else if (int(chain.size()) > affine.hasScale() + affine.hasOffset()) {
+    out = applyAffine(b, last->getLoc(), root, affine);
+  }
+  if (!out)
+    return;
+  result.replaceAllUsesWith(out);
+  eraseDead(last);
+}
+
+namespace {
+struct FoldScalePass : mrcc::impl::FoldScaleBase<FoldScalePass> {
+  void runOnOperation() override {
+    if (getOperation().isDeclaration())
+      return;
+    // From the end: a chain is erased with the ops in front of its last one, which the walk has not reached yet.
+    SmallVector<Operation *> last;
+    for (Operation &op : getOperation().front())
+      if (stepOf(&op) && !(op.hasOneUse() && stepOf(*op.user_begin())))
+        last.push_back(&op);
+    for (Operation *op : last)
+      fold(op);
+  }
+};
+} // namespace
