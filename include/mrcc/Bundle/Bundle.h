@@ -10,6 +10,19 @@
 
 namespace mrcc {
 
+/// What every function here fails with: whether the system failed (disk, memory: exit code 5) or what was read is no
+/// good bundle (3).
+class BundleError : public llvm::ErrorInfo<BundleError> {
+public:
+  static char ID;
+  BundleError(std::string message, bool system) : message(std::move(message)), system(system) {}
+  void log(llvm::raw_ostream &os) const override;
+  std::error_code convertToErrorCode() const override { return llvm::inconvertibleErrorCode(); }
+
+  std::string message;
+  bool system;
+};
+
 // What goes in. Spans must stay alive until the writer returns; they may be mapped files.
 
 /// One kernel of a target's code image.
@@ -72,6 +85,7 @@ struct BundleContents {
   std::vector<BundleTarget> targets;
   std::vector<BundleVariant> variants; // in any order; equal ones are an error
   std::vector<BundleFold> folded;
+  bool collideHashes = false; // test hook: all constants get one hash, so only their bytes keep them apart
 };
 
 /// Writes the folder `path`, so that whoever reads it at any moment, also after a crash, sees what was there before or
@@ -93,6 +107,7 @@ public:
 
 private:
   friend llvm::Error writeBundle(const BundleLock &, llvm::StringRef, const BundleContents &);
+  friend llvm::Error writeBundle(llvm::StringRef, const BundleContents &);
   explicit BundleLock(int folder) : folder(folder) {}
   int folder = -1;
 };
@@ -102,18 +117,19 @@ llvm::Error writeBundle(const BundleLock &lock, llvm::StringRef path, const Bund
 
 struct BundleInfo {
   struct File {
-    std::string name;
+    std::string name; // the index is among them, manifest.json is not
     uint64_t bytes = 0;
-    std::string hash; // xxh3-128, hex
+    std::string hash; // xxh3-128, hex; none of the index
   };
   struct Kernel {
     std::string name, key, target;
-    uint64_t bytes = 0;
-    unsigned variants = 0; // that call it
+    uint64_t bytes = 0, offset = 0; // of code; in the image
+    unsigned variants = 0;          // that call it
   };
   struct Target {
     std::string name, features;
-    uint64_t imageBytes = 0, kernelBytes = 0, sharedKernelBytes = 0; // shared: called by two variants or more
+    uint64_t imageBytes = 0, kernelBytes = 0; // the file; the code of kernels in it
+    uint64_t sharedKernelBytes = 0;           // of kernels that two variants or more call
   };
   struct Variant {
     Program program;
@@ -122,12 +138,13 @@ struct BundleInfo {
     uint64_t codeBytes = 0, uniqueCodeBytes = 0;
     uint64_t scratchBytes = 0, preparedBytes = 0, flops = 0;
     unsigned kernels = 0, uniqueKernels = 0;
-    std::vector<std::string> kernelNames; // of program.kernels
+    std::vector<unsigned> kernelNumbers; // of program.kernels, in `kernels` of the bundle
   };
   struct Constant {
     Hash128 hash;
+    uint32_t ordinal = 0;
     uint64_t bytes = 0, offset = 0;
-    bool shared = false;   // of the shared stage's file
+    bool shared = false;   // in the shared stage's file
     unsigned variants = 0; // that use it
   };
   uint32_t version = 0;
@@ -148,6 +165,13 @@ struct BundleInfo {
 
 /// The facts of a bundle (a folder or a packed file), checked except for constants and code.
 llvm::Expected<BundleInfo> readBundle(llvm::StringRef path);
+
+/// What the first bytes say in any format version, for `dump` of a bundle that readBundle refuses.
+struct BundleHeader {
+  uint32_t version = 0;
+  std::string producer;
+};
+llvm::Expected<BundleHeader> readBundleHeader(llvm::StringRef path);
 
 /// design's `dump --json`, indented, with a newline. manifest.json is the same without each file's sha256, which is
 /// added where `path` is not empty (reads every file).

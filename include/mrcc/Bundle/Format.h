@@ -244,7 +244,13 @@ struct VariantRecord {
   uint32_t file;                                           // the program
   uint32_t firstInput, numInputs, firstOutput, numOutputs; // tensors
   uint64_t arenaBytes;
-  uint64_t scratchBytes; // of each worker: the largest of its steps
+  uint64_t scratchBytes;                       // of each worker: the largest of its steps
+  uint64_t constantBytes, uniqueConstantBytes; // that it reads; that no other variant reads
+  uint64_t codeBytes, uniqueCodeBytes;
+  uint64_t preparedBytes; // private memory made at load
+  uint64_t flops;
+  uint32_t numSteps, numKernels, uniqueKernels;
+  uint32_t reserved;
 };
 
 struct TensorRecord {
@@ -278,7 +284,7 @@ static_assert(sizeof(Section) == 16 && sizeof(Text) == 8);
 static_assert(offsetof(IndexHeader, formatVersion) == 8 && offsetof(IndexHeader, producer) == 16 &&
               offsetof(IndexHeader, indexBytes) == 48 && offsetof(IndexHeader, hash) == 56 &&
               sizeof(IndexHeader) == 248);
-static_assert(sizeof(FileRecord) == 48 && sizeof(TargetRecord) == 24 && sizeof(VariantRecord) == 48 &&
+static_assert(sizeof(FileRecord) == 48 && sizeof(TargetRecord) == 24 && sizeof(VariantRecord) == 112 &&
               sizeof(TensorRecord) == 24 && sizeof(ConstantRecord) == 40 && sizeof(KernelRecord) == 56);
 static_assert(std::is_trivially_copyable_v<IndexHeader> && std::is_trivially_copyable_v<KernelRecord>);
 

@@ -1,0 +1,97 @@
+// Reading bundles back for dump, diff and verify, through the runtime's own loader.
+#include "Inspect.h"
+#include "Layout.h"
+#include "mrcc/Bundle/Hash.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/SHA256.h"
+#include <fcntl.h>
+#include <unistd.h>
+
+using namespace mrcc;
+using llvm::StringRef;
+
+static llvm::Expected<runtime::Inspection> open(StringRef path) {
+  runtime::Inspection opened = runtime::inspect(path.str());
+  if (opened.code != MRCC_OK)
+    return bundleError(opened.message, opened.code == MRCC_SYSTEM || opened.code == MRCC_OUT_OF_MEMORY);
+  return opened;
+}
+
+static BundleInfo describe(runtime::Inspection &opened) {
+  return describeIndex(std::string(opened.storage->indexBytes()), std::move(opened.programs));
+}
+
+llvm::Expected<BundleInfo> mrcc::readBundle(StringRef path) {
+  auto opened = open(path);
+  if (!opened)
+    return opened.takeError();
+  BundleInfo info = describe(*opened);
+  if (!readReport(opened->storage->manifest(), info))
+    return bundleError(opened->storage->manifestName() + ": missing or changed");
+  return info;
+}
+
+llvm::Expected<BundleHeader> mrcc::readBundleHeader(StringRef path) {
+  const std::string name = path.str();
+  char bytes[sizeof(IndexHeader)];
+  for (const std::string &file : {name + "/index", name}) {
+    int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+      continue;
+    ssize_t n = ::read(fd, bytes, sizeof bytes);
+    close(fd);
+    runtime::IndexVersion version = runtime::readVersion({bytes, size_t(std::max<ssize_t>(n, 0))});
+    if (version.isIndex)
+      return BundleHeader{version.version, version.producer};
+  }
+  return bundleError(name + ": not a bundle");
+}
+
+llvm::Expected<std::string> mrcc::toJson(const BundleInfo &info, StringRef path) {
+  std::map<std::string, std::string> sha256;
+  if (!path.empty()) {
+    auto opened = open(path);
+    if (!opened)
+      return opened.takeError();
+    auto hash = [](std::string_view bytes) {
+      auto digest = llvm::SHA256::hash({reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size()});
+      return llvm::toHex(digest, /*LowerCase=*/true);
+    };
+    const runtime::Index &index = opened->storage->index();
+    sha256["index"] = hash(opened->storage->indexBytes());
+    for (uint32_t i = 0; i < index.files().size(); ++i)
+      sha256[index.name(index.files()[i])] = hash(opened->storage->file(i).bytes);
+  }
+  return printInfo(info, sha256);
+}
+
+llvm::Expected<std::vector<std::string>> mrcc::verifyBundle(StringRef path) {
+  runtime::Inspection opened = runtime::inspect(path.str());
+  if (opened.code == MRCC_NOT_A_BUNDLE || opened.code == MRCC_SYSTEM || opened.code == MRCC_OUT_OF_MEMORY)
+    return bundleError(opened.message, opened.code != MRCC_NOT_A_BUNDLE);
+  if (opened.code != MRCC_OK)
+    return std::vector<std::string>{opened.message};
+  return runtime::verify(*opened.storage);
+}
+
+llvm::Expected<std::string> mrcc::readConstant(StringRef path, const Hash128 &hash) {
+  auto opened = open(path);
+  if (!opened)
+    return opened.takeError();
+  const runtime::Index &index = opened->storage->index();
+  for (const ConstantRecord &c : index.constants())
+    if (c.hash == hash)
+      return std::string(opened->storage->file(c.file).bytes.substr(c.offset, c.bytes));
+  return bundleError(path + ": no constant " + toHex(hash));
+}
+
+llvm::Expected<std::string> mrcc::readImage(StringRef path, StringRef target) {
+  auto opened = open(path);
+  if (!opened)
+    return opened.takeError();
+  const runtime::Index &index = opened->storage->index();
+  for (const KernelRecord &k : index.kernels())
+    if (StringRef(index.text(index.targets()[k.target].name)) == target)
+      return std::string(opened->storage->file(k.file).bytes);
+  return bundleError(path + ": no code for " + target);
+}

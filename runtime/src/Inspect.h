@@ -1,0 +1,22 @@
+// The loader for the compiler's side (dump, verify, diff): the same checks as at run time without this CPU and without
+// running anything. Nothing is thrown.
+#pragma once
+#include "Storage.h"
+#include "mrcc/runtime.h"
+#include <memory>
+
+namespace mrcc::runtime {
+
+struct Inspection {
+  mrcc_code code; // MRCC_OK, or why the rest is empty
+  std::string message;
+  std::unique_ptr<Storage> storage;
+  std::vector<Program> programs; // in the index's order
+};
+
+Inspection inspect(const std::string &path) noexcept;
+
+/// What is wrong with the content of an opened bundle, a line each: hashes of all files, code images, manifest.
+std::vector<std::string> verify(const Storage &storage);
+
+} // namespace mrcc::runtime
