@@ -9,6 +9,8 @@ using namespace mrcc::fold;
 using Evaluator = Results (*)(Operation *, Operands);
 
 static Evaluator evaluatorOf(Operation *op) {
+  if (op->hasAttr("packed_kernel") || op->hasAttr("packed_k"))
+    return nullptr; // the weights' order is the kernels' business
   return TypeSwitch<Operation *, Evaluator>(op)
       .Case<UnaryOp, BinaryOp, SelectOp, CastOp>([](auto) { return evaluateElementwise; })
       .Case<TransposeOp, ReshapeOp, SqueezeOp, UnsqueezeOp, FlattenOp, ExpandOp, TileOp, ConcatOp, SplitOp, SliceOp, PadOp, ShapeOp, SizeOp,

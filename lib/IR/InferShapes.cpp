@@ -178,7 +178,7 @@ LogicalResult CumulativeOp::inferShapes(SmallVectorImpl<Type> &types) {
 //===-- products --------------------------------------------------------------------------------------------------===//
 
 LogicalResult MatMulOp::inferShapes(SmallVectorImpl<Type> &types) {
-  Dims a(dimsOf(getLhs())), b(dimsOf(getRhs()));
+  Dims a(dimsOf(getLhs())), b = weightDims(*this);
   if (a.empty() || b.empty())
     return shapeError(*this) << "expected operands of rank 1 and more, got " << dimsText(a) << " and " << dimsText(b);
   if (failed(checkSameElement(*this, getLhs(), getRhs())))
@@ -191,7 +191,7 @@ LogicalResult MatMulOp::inferShapes(SmallVectorImpl<Type> &types) {
   int64_t inner = a.back();
   if (!mergeDim(inner, b[b.size() - 2]))
     return shapeError(*this) << "expected equal inner dimensions, got " << dimsText(dimsOf(getLhs())) << " and "
-                             << dimsText(dimsOf(getRhs())) << ": " << a.back() << " and " << b[b.size() - 2] << frozen(getLhs());
+                             << dimsText(weightDims(*this)) << ": " << a.back() << " and " << b[b.size() - 2] << frozen(getLhs());
   auto dims = broadcastShapes(ArrayRef(a).drop_back(2), ArrayRef(b).drop_back(2));
   if (!dims)
     return shapeError(*this) << "expected batch dimensions that broadcast, got " << dimsText(dimsOf(getLhs())) << " and "

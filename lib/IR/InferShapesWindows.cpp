@@ -53,9 +53,10 @@ static LogicalResult checkGroup(Operation *op, int64_t channels, int64_t perGrou
 
 LogicalResult ConvOp::inferShapes(SmallVectorImpl<Type> &types) {
   int64_t rank = typeOf(getInput()).getRank();
-  if (failed(checkRank(*this, getWeights(), "weights", rank)))
-    return failure();
-  ArrayRef<int64_t> weights = dimsOf(getWeights());
+  Dims all = weightDims(*this);
+  if (int64_t(all.size()) != rank)
+    return shapeError(*this) << "expected weights of rank " << rank << ", got " << dimsText(all);
+  ArrayRef<int64_t> weights = all;
   if (rank < 3 || failed(checkWindow(*this, rank - 2, weights.drop_front(2), getStrides(), getDilations(), getPads(), getAutoPad())))
     return rank < 3 ? checkWindow(*this, rank - 2, {}, {}, {}, {}, "") : failure();
   if (failed(checkGroup(*this, dimsOf(getInput()).back(), weights[1], getGroup())) ||
@@ -70,9 +71,10 @@ LogicalResult ConvOp::inferShapes(SmallVectorImpl<Type> &types) {
 
 LogicalResult ConvTransposeOp::inferShapes(SmallVectorImpl<Type> &types) {
   int64_t rank = typeOf(getInput()).getRank();
-  if (failed(checkRank(*this, getWeights(), "weights", rank)))
-    return failure();
-  ArrayRef<int64_t> weights = dimsOf(getWeights());
+  Dims all = weightDims(*this);
+  if (int64_t(all.size()) != rank)
+    return shapeError(*this) << "expected weights of rank " << rank << ", got " << dimsText(all);
+  ArrayRef<int64_t> weights = all;
   if (rank < 3 || failed(checkWindow(*this, rank - 2, weights.drop_front(2), getStrides(), getDilations(), getPads(), getAutoPad())))
     return rank < 3 ? checkWindow(*this, rank - 2, {}, {}, {}, {}, "") : failure();
   if (int64_t(getOutputPadding().size()) != rank - 2 || (getOutputShape() && int64_t(getOutputShape()->size()) != rank - 2))

@@ -181,6 +181,8 @@ static TypedAttr denseAttr(RankedTensorType type, ArrayRef<uint8_t> bytes, bool 
   }
   if (type.getElementType().getIntOrFloatBitWidth() < 8) {
     auto element = cast<IntegerType>(type.getElementType());
+    if (splat)
+      return DenseElementsAttr::get(type, APInt(element.getWidth(), bytes[0] & 15));
     SmallVector<APInt> values;
     for (int64_t i = 0, n = type.getNumElements(); i < n; ++i)
       values.push_back(APInt(element.getWidth(), bytes[i / 2] >> 4 * (i % 2) & 15));

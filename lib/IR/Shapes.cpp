@@ -282,6 +282,24 @@ WindowDim mrcc::transposedWindowDim(StringRef autoPad, int64_t in, int64_t kerne
   return {out, begin, total - begin};
 }
 
+SmallVector<int64_t> mrcc::weightDims(Operation *op) {
+  SmallVector<int64_t> stored(typeOf(op->getOperand(1)).getShape());
+  if (auto k = op->getAttrOfType<IntegerAttr>("packed_k"))
+    return {k.getInt(), op->getAttrOfType<IntegerAttr>("packed_n").getInt()};
+  auto kernel = op->getAttrOfType<DenseI64ArrayAttr>("packed_kernel");
+  if (!kernel)
+    return stored;
+  // Packed: depthwise [taps, C], conv [(group,) IC/KC, OC/16, taps, KC, 16].
+  int64_t oc = op->getAttrOfType<IntegerAttr>("packed_oc").getInt(), group = op->getAttrOfType<IntegerAttr>("group").getInt();
+  size_t n = stored.size();
+  int64_t perGroup = n < 5 ? 1 : stored[n - 5] * stored[n - 2];
+  SmallVector<int64_t> dims = {oc, perGroup};
+  if (isa<ConvTransposeOp>(op))
+    dims = {perGroup * group, oc / group};
+  llvm::append_range(dims, kernel.asArrayRef());
+  return dims;
+}
+
 SmallVector<WindowDim> mrcc::windowDims(Operation *op) {
   SmallVector<WindowDim> out;
   auto each = [&](Value input, auto one) {
@@ -291,7 +309,9 @@ SmallVector<WindowDim> mrcc::windowDims(Operation *op) {
   };
   TypeSwitch<Operation *>(op)
       .Case([&](ConvOp o) {
-        ArrayRef<int64_t> pads = o.getPads(), kernel = typeOf(o.getWeights()).getShape().drop_front(2);
+        ArrayRef<int64_t> pads = o.getPads();
+        auto dims = weightDims(o);
+        ArrayRef<int64_t> kernel = ArrayRef(dims).drop_front(2);
         each(o.getInput(), [&](size_t i, int64_t in) {
           return windowDim(o.getAutoPad(), in, kernel[i], o.getStrides()[i], o.getDilations()[i], pads[i], pads[i + pads.size() / 2], false);
         });
@@ -304,7 +324,9 @@ SmallVector<WindowDim> mrcc::windowDims(Operation *op) {
         });
       })
       .Case([&](ConvTransposeOp o) {
-        ArrayRef<int64_t> pads = o.getPads(), kernel = typeOf(o.getWeights()).getShape().drop_front(2);
+        ArrayRef<int64_t> pads = o.getPads();
+        auto dims = weightDims(o);
+        ArrayRef<int64_t> kernel = ArrayRef(dims).drop_front(2);
         auto shape = o.getOutputShape();
         each(o.getInput(), [&](size_t i, int64_t in) {
           return transposedWindowDim(o.getAutoPad(), in, kernel[i], o.getStrides()[i], o.getDilations()[i], pads[i],

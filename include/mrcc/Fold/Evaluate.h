@@ -17,7 +17,8 @@ struct Evaluated {
 /// Most multiply-adds of a matmul or convolution that is folded: some seconds.
 inline constexpr int64_t maxFoldedMultiplyAdds = int64_t(1) << 32;
 
-/// Is there an evaluator for ops of this kind? (All but launch, attention, none and constant.)
+/// Is there an evaluator for ops of this kind? (All but launch, attention, none, constant and ops on
+/// packed weights.)
 bool canEvaluate(mlir::Operation *op);
 
 /// The op's results. Its result types must be static (reinfer it first); an operand that is none has a null type.

@@ -34,6 +34,11 @@ WindowDim windowDim(llvm::StringRef autoPad, int64_t in, int64_t kernel, int64_t
 WindowDim transposedWindowDim(llvm::StringRef autoPad, int64_t in, int64_t kernel, int64_t stride, int64_t dilation,
                               int64_t padBegin, int64_t padEnd, int64_t outputPadding, std::optional<int64_t> outputShape);
 
+/// The dims that the weights of a convolution or matmul have in ONNX: conv [OC, IC/group, kernel...], conv_transpose
+/// [IC, OC/group, kernel...], matmul its rhs. They follow from the attributes packed_kernel and packed_oc, or packed_k and
+/// packed_n, where pack-weights has packed them.
+llvm::SmallVector<int64_t> weightDims(mlir::Operation *op);
+
 /// The spatial dims of a conv, conv_transpose or pool op whose input is static there.
 llvm::SmallVector<WindowDim> windowDims(mlir::Operation *op);
 
