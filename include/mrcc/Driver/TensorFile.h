@@ -1,0 +1,26 @@
+// Tensors in files: .npy as NumPy reads and writes it, and ONNX .pb (a TensorProto). Which one it is is seen from its first
+// bytes. NumPy has no bf16, f8, i4 or u4: the first two are raw items ('V2', 'V1', as ml_dtypes saves them), the others i8
+// and u8, one element a byte.
+#pragma once
+#include "mrcc/Import/Import.h"
+
+namespace mrcc {
+
+/// The tensor, dense and row-major, if its elements are of type `wanted`. `what` ("input 'x'") is named in messages.
+llvm::Expected<TensorData> readTensorFile(const std::string &path, DType wanted, const std::string &what);
+
+/// The same of a file's bytes.
+llvm::Expected<TensorData> readNpy(llvm::ArrayRef<uint8_t> bytes, DType wanted, const std::string &path,
+                                   const std::string &what);
+
+/// An .npy file's bytes; `data` is dense (i4 and u4 packed two a byte).
+std::string toNpy(DType type, llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<uint8_t> data);
+llvm::Error writeNpy(const std::string &path, DType type, llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<uint8_t> data);
+
+/// Bytes of a dense tensor; nothing on overflow or a negative dimension.
+std::optional<uint64_t> denseBytes(DType type, llvm::ArrayRef<int64_t> dims);
+
+/// Elements as doubles, for comparisons: any type.
+std::vector<double> toDoubles(DType type, llvm::ArrayRef<uint8_t> bytes, size_t count);
+
+} // namespace mrcc
