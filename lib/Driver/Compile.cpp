@@ -130,7 +130,9 @@ struct Compilation::State {
   }
 };
 
-Compilation::Compilation(CompileOptions o) : state(std::make_unique<State>()), options(std::move(o)) {}
+Compilation::Compilation(CompileOptions o) : state(std::make_unique<State>()), options(std::move(o)) {
+  bundle.producer = "mrcc " MRCC_VERSION;
+}
 Compilation::~Compilation() = default;
 
 const ModelInfo &Compilation::model() const { return state->info; }
@@ -213,6 +215,8 @@ llvm::Error Compilation::import(llvm::ArrayRef<VariantShapes> shapes) {
   describe(state->info.inputs, bundle.model.inputs);
   describe(state->info.outputs, bundle.model.outputs);
   dumpModule(options, StageId::import, "", *state->module);
+  if (options.stopAfter == "import")
+    printed.emplace_back("", printModule(*state->module));
   return llvm::Error::success();
 }
 
@@ -248,6 +252,8 @@ llvm::Error Compilation::simplify() {
   for (std::string &w : diagnostics.warnings)
     notes.push_back(std::move(w));
   dumpModule(options, StageId::simplify, "", *state->module);
+  if (options.stopAfter == "simplify")
+    printed.emplace_back("", printModule(*state->module));
   collectFolds(*state->module, bundle.folded, "simplify", true);
   state->module->walk([&](ConstantOp c) {
     if (auto blob = dyn_cast<BlobAttr>(c.getValue()))
@@ -271,6 +277,7 @@ llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
     std::vector<BuiltProgram> programs; // one a target
     std::vector<BundleFold> folds;
     std::vector<std::string> warnings;
+    std::string printed; // with stopAfter
   };
   std::vector<Result> results(shapes.size());
   std::atomic<size_t> done = 0;
@@ -294,6 +301,8 @@ llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
         }
       }
       dumpModule(options, id, key, *module);
+      if (options.stopAfter == stageTable[size_t(id)].name)
+        r.printed = printModule(*module);
       return true;
     };
     auto runPass = [&](std::unique_ptr<Pass> pass) {
@@ -309,7 +318,8 @@ llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
       return;
     collectFolds(*module, r.folds, "specialize " + key, false);
     if (options.stopAfter == "specialize" || !run(StageId::formKernels, [&] { return runPass(createFormKernels()); }) ||
-        options.stopAfter == "form-kernels" || !run(StageId::planMemory, [&] { return runPass(createPlanMemory()); }))
+        options.stopAfter == "form-kernels" || !run(StageId::planMemory, [&] { return runPass(createPlanMemory()); }) ||
+        options.stopAfter == "plan-memory")
       return;
     r.warnings = std::move(diagnostics.warnings);
     for (const Target *target : options.targets) {
@@ -347,6 +357,8 @@ llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
       rejected.emplace_back(key, r.error);
       continue;
     }
+    if (!r.printed.empty())
+      printed.emplace_back(variantKey(names, shapes[i]), std::move(r.printed));
     for (size_t t = 0; t < r.programs.size(); ++t) {
       BuiltProgram &p = r.programs[t];
       state->kernelsOfTarget[t].insert(p.kernels.begin(), p.kernels.end());

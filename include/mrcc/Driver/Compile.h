@@ -72,6 +72,8 @@ public:
   std::vector<std::string> notes;                             // for the user, in order
   std::vector<std::pair<std::string, std::string>> rejected;  // variant key, why
   StageTime times[7];                                         // by StageId
+  /// With stopAfter: the IR after that stage, once (key "") or per variant in the list's order.
+  std::vector<std::pair<std::string, std::string>> printed;
 
 private:
   struct State;
