@@ -44,11 +44,8 @@ struct Bits {
 } // namespace
 
 Value KernelBuilder::fma(Value x, Value y, Value z) {
-  if (target.has("fma") || target.has("neon")) {
-    if (isa<VectorType>(x.getType()))
-      return vector::FMAOp::create(b, loc, x, y, z);
-    return math::FmaOp::create(b, loc, x, y, z);
-  }
+  if (target.has("fma") || target.has("neon"))
+    return math::FmaOp::create(b, loc, x, y, z); // vector.fma would become fmuladd, which codegen may split
   return arith::AddFOp::create(b, loc, arith::MulFOp::create(b, loc, x, y), z);
 }
 
