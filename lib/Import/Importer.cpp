@@ -5,6 +5,7 @@
 // needs are only looked at for unknown ops. Any other fault stops the import at once.
 #include "Importer.h"
 #include "Checks.h"
+#include "Known.h"
 #include "mlir/IR/Verifier.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -358,7 +359,7 @@ Error Importer::importIf(const onnx::Node &node, Value condition, Scope &scope) 
       branches[a.name == "else_branch"] = a.g.get();
   if (!condition || !branches[0] || !branches[1])
     return bad("node '" + scope.prefix + node.name + "': If needs a condition and two branches");
-  auto known = getScalar(condition);
+  auto known = knownScalar(condition);
   if (!known) {
     refuseUnknown(branches[0]->nodes, scope, 1);
     refuseUnknown(branches[1]->nodes, scope, 1);

@@ -1,5 +1,6 @@
 #include "Node.h"
 #include "Checks.h"
+#include "Known.h"
 #include "mlir/IR/Diagnostics.h"
 
 using namespace mlir;
@@ -56,20 +57,14 @@ Value NodeContext::in(size_t i) {
 Value NodeContext::optional(size_t i) { return given(i) ? operands[i] : none(); }
 
 std::optional<SmallVector<int64_t>> NodeContext::constantIntegers(size_t i, StringRef what) {
-  SmallVector<int64_t> values;
-  if (auto known = partialIntegers(in(i)))
-    for (auto v : *known)
-      values.push_back(v.value_or(INT64_MIN));
-  else
-    values.push_back(INT64_MIN);
-  if (!llvm::is_contained(values, INT64_MIN))
-    return values;
-  unsupported(what + " (input " + Twine(i) + ") is not a constant");
-  return std::nullopt;
+  auto values = knownIntegers(in(i));
+  if (!values)
+    unsupported(what + " (input " + Twine(i) + ") is not a constant");
+  return values;
 }
 
 std::optional<double> NodeContext::constantScalar(size_t i, StringRef what) {
-  auto value = getScalar(in(i));
+  auto value = knownScalar(in(i));
   if (!value)
     unsupported(what + " (input " + Twine(i) + ") is not a constant");
   return value;
@@ -125,8 +120,13 @@ void NodeContext::infer(Operation *op) {
       text = d.str();
     return success();
   });
-  if (failed(reinfer(op)))
-    return invalid(text.empty() ? "its shape cannot be inferred" : text);
+  if (failed(reinfer(op))) {
+    StringRef reason = text; // "'mrc.x' op of node 'N': reason": the node is named by whoever reports this
+    std::string prefix = "of node '" + nodeNames(op->getLoc()) + "': ";
+    if (size_t at = reason.find(prefix); at != StringRef::npos)
+      reason = reason.substr(at + prefix.size());
+    return invalid(reason.empty() ? "its shape cannot be inferred" : reason);
+  }
   for (Type t : op->getResultTypes()) {
     auto tensor = dyn_cast<RankedTensorType>(t);
     if (!tensor)
