@@ -87,12 +87,40 @@ def PackWeights : Pass<"mrc-pack-weights", "::mlir::func::FuncOp"> {
   }];
 }
 
+def FoldConstants : Pass<"mrc-fold-constants", "::mlir::func::FuncOp"> {
+  let summary = "evaluate ops on constants";
+  let description = [{
+    Any op whose operands are constant is run by the compiler, whole chains in one pass. Results that would only make the bundle bigger stay ops (a
+    broadcast, a big range, int8 weights cast to f32); a repeated value stays one. Dead ops go. The module's attribute `mrc.folded` says what was
+    folded: node, ops, bytes before and after, stage.
+
+        %0 = mrc.constant dense<[1.0, 2.0]>
+        %1 = mrc.constant dense<3.0>              ->    %0 = mrc.constant dense<[3.0, 6.0]>
+        %2 = mrc.binary mul %0, %1
+  }];
+  let options = [Option<"stage", "stage", "std::string", "\"simplify\"", "stage that the record names">];
+}
 def Specialize : Pass<"mrc-specialize", "::mlir::func::FuncOp"> {
   let summary = "bind the inputs' dimensions, infer every shape, fold what only now is constant";
   let description = [{
-    `--mrc-specialize=shapes=1x8x8x4`: `tensor<1x?x?x4xf32>` becomes `tensor<1x8x8x4xf32>`, every op infers its result types
-    anew in program order, and ops whose operands are constant (shape arithmetic, position grids) are evaluated. Afterwards
-    every shape is static; an impossible shape is an error at the op that fails.
+    `--mrc-specialize=shapes=1x8x8x4`: `tensor<1x?x?x4xf32>` becomes `tensor<1x8x8x4xf32>`, every op infers its result types anew in program order, and
+    ops whose operands are constant (shape arithmetic, position grids) are evaluated. Afterwards every shape is static; an impossible shape is an
+    error at the op that fails, a size that depends on data one at the first op that has it. A dimension that the model fixes is overridden.
+
+        %0 = mrc.shape %x {start = 2}             ->    %2 = mrc.reshape %y, dense<[8, 8]>
+        %1 = mrc.concat ..., %0
+        %2 = mrc.reshape %y, %1
+
+    Normal forms afterwards (operands that hold shapes and the like are constants):
+    - squeeze, unsqueeze, flatten, reshape: `reshape` with all dims of the result, allowzero only if one is 0; never of another reshape
+    - split, slice, gather of one index or of evenly spaced ones: `slice` of every dimension in order, with starts, ends, axes and steps; numbers are
+      not negative but for steps and for the end -(dim + 1) of a slice that runs down to element 0 (mrcc::sliceRanges reads them)
+    - expand, tile of dims that are 1: `expand` with all dims of the result
+    - pad: begins and ends of all dims, not negative, axes none; what is cropped is a slice in front of it
+    - conv, conv_transpose, pool: auto_pad explicit; conv_transpose without output_shape and with output_padding 0 (its end pads may be negative)
+    - resize: only axes that change, roi only with tf_crop_and_resize; scales or sizes are kept as the model gave them (mrcc::resizeTaps reads them)
+    - concat without empty operands; reductions over dims of 1 (sum, mean, max, min, prod) are reshapes
+    - ops that change nothing are gone
   }];
   let options = [Option<"shapes", "shapes", "std::string", "", "dims of each argument, separated by ;">];
 }
