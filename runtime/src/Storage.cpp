@@ -125,6 +125,8 @@ void Storage::openPacked(std::string_view memory, const std::string &name, int f
   bundle = name;
   prefix = name + ":";
   IndexHeader header{};
+  if (memory.empty())
+    fail(MRCC_NOT_A_BUNDLE, name, name + ": empty, not a bundle");
   if (memory.size() >= sizeof header)
     std::memcpy(&header, memory.data(), sizeof header);
   // Of another version, or cut: the index says it better.

@@ -65,10 +65,12 @@ void Contents::addVariant(Size size, const Options &options) {
   v.key = "x=1x3x" + std::to_string(h) + "x" + std::to_string(w);
   v.inputs = {{"x", DType::f32, {1, 3, h, w}}};
   v.outputs = {{"y", DType::f32, {1, 3, h, w}}};
-  v.constants = {{keep(sharedValues()), true, false}, {keep(ramp), false, false}, {keep({1.5f}), true, true},
+  v.constants = {{keep(sharedValues()), true, false},
+                 {keep(ramp), false, false},
+                 {keep({1.5f}), true, true},
                  {keep({0.0f}), true, true}};
   v.kernels = {"test affine", "test reverse", "test divide"};
-  v.arenaBytes = v.arenaLowerBound = 2 * (bytes + 63) / 64 * 64;
+  v.arenaBytes = v.arenaLowerBound = 2 * ((bytes + 63) / 64 * 64);
   const uint64_t second = v.arenaBytes / 2;
   auto view = [&](Space space, uint32_t index, uint64_t offset) {
     return View{space, DType::f32, index, offset, {rows, w}, {w, 1}};
@@ -89,7 +91,8 @@ void Contents::addVariant(Size size, const Options &options) {
     v.steps.push_back(std::move(s));
   };
   for (int i = 0; i < options.repeat; ++i) {
-    step(0, {view(Space::arena, 0, 0), view(Space::input, 0, 0), broadcast(0, 20, 0), broadcast(2, 0, 0)}, {w, 0}, "/Add");
+    step(0, {view(Space::arena, 0, 0), view(Space::input, 0, 0), broadcast(0, 20, 0), broadcast(2, 0, 0)}, {w, 0},
+         "/Add");
     step(0, {view(Space::arena, 0, second), view(Space::arena, 0, 0), broadcast(1, 0, 1), broadcast(3, 0, 0)}, {w, 1},
          "/Mul");
     step(1, {view(Space::output, 0, 0), view(Space::arena, 0, second)}, {w}, "/Reverse");

@@ -38,7 +38,8 @@ mrcc::BundleTarget testTarget(const Options &options);
 
 /// y for one x, computed in double.
 std::vector<float> expected(const std::vector<float> &x, Size size);
-/// Multiples of 1/64, so that the program's arithmetic is exact for W up to some hundred and results compare for equality.
+/// Multiples of 1/64, so that the program's arithmetic is exact for W up to some hundred and results compare for
+/// equality.
 std::vector<float> randomValues(size_t count, unsigned seed);
 
 /// A folder that goes away.

@@ -119,9 +119,10 @@ template <typename T> static std::vector<uint8_t> bytesOf(std::vector<T> values)
 }
 
 TEST_CASE("equal bytes merge, different bytes stay apart, also when all hashes are equal") {
-  const std::vector<std::vector<uint8_t>> constants = {
-      bytesOf<int64_t>({2, 2}),      bytesOf<int64_t>({0, 128}),   bytesOf<float>({0.0f}), bytesOf<float>({-0.0f}),
-      bytesOf<uint32_t>({0x7fc00001}), bytesOf<uint32_t>({0x7fc00002}), bytesOf<int64_t>({2, 2})};
+  const std::vector<std::vector<uint8_t>> constants = {bytesOf<int64_t>({2, 2}),        bytesOf<int64_t>({0, 128}),
+                                                       bytesOf<float>({0.0f}),          bytesOf<float>({-0.0f}),
+                                                       bytesOf<uint32_t>({0x7fc00001}), bytesOf<uint32_t>({0x7fc00002}),
+                                                       bytesOf<int64_t>({2, 2})};
   for (bool collide : {false, true}) {
     Folder folder;
     const std::string path = folder / "a.mrcb";
@@ -163,10 +164,12 @@ TEST_CASE("a damaged data file is repaired by writing the bundle again") {
 TEST_CASE("what is not ours is never replaced or removed") {
   Folder folder;
   writeFile(folder / "file", "mine");
-  CHECK(llvm::toString(writeBundle(folder / "file", Contents({{4, 4}}).contents)).find("not a folder") != std::string::npos);
+  CHECK(llvm::toString(writeBundle(folder / "file", Contents({{4, 4}}).contents)).find("not a folder") !=
+        std::string::npos);
   std::filesystem::create_directory(folder / "work");
   writeFile(folder / "work/notes.txt", "mine");
-  CHECK(llvm::toString(writeBundle(folder / "work", Contents({{4, 4}}).contents)).find("not a bundle") != std::string::npos);
+  CHECK(llvm::toString(writeBundle(folder / "work", Contents({{4, 4}}).contents)).find("not a bundle") !=
+        std::string::npos);
   CHECK(readFile(folder / "work/notes.txt") == "mine");
   write(folder / "a.mrcb", Contents({{4, 4}}));
   writeFile(folder / "a.mrcb/notes.txt", "mine");
@@ -202,7 +205,8 @@ TEST_CASE("contents that do not fit together are refused") {
   CHECK(refused([](BundleContents &c) { c.targets[0].kernels.pop_back(); }).find("no kernel") != std::string::npos);
   CHECK(refused([](BundleContents &c) { c.targets[0].kernels.push_back({"k", "k", 0, 1}); }).find("no variant calls") !=
         std::string::npos);
-  CHECK(refused([](BundleContents &c) { c.variants[0].steps[0].kernel = 9; }).find("does not exist") != std::string::npos);
+  CHECK(refused([](BundleContents &c) { c.variants[0].steps[0].kernel = 9; }).find("does not exist") !=
+        std::string::npos);
   CHECK(refused([](BundleContents &c) { c.variants[0].steps[0].views[2].index = 9; }).find("does not exist") !=
         std::string::npos);
   CHECK(refused([](BundleContents &c) { c.producer = std::string(40, 'x'); }).find("too long") != std::string::npos);
@@ -247,8 +251,8 @@ TEST_CASE("the packed form runs from memory, at any address, and from a file") {
     char *aligned = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
     std::memcpy(aligned + shift, packed.data(), packed.size());
     mrcc_model *model = nullptr;
-    Outcome opened =
-        outcome([&](mrcc_error **e) { return mrcc_model_open_memory(aligned + shift, packed.size(), nullptr, &model, e); });
+    Outcome opened = outcome(
+        [&](mrcc_error **e) { return mrcc_model_open_memory(aligned + shift, packed.size(), nullptr, &model, e); });
     REQUIRE(opened.message == "");
     mrcc_context *context = nullptr;
     REQUIRE(mrcc_context_create(model, nullptr, &context, nullptr) == MRCC_OK);

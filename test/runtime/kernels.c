@@ -1,5 +1,5 @@
-/* Kernels for bundles made by tests, with the calling convention of generated ones (KernelFunction in Bundle/Format.h). Built
- * freestanding into an image like that of the compiler: no imports, no relocations, no writable data. */
+/* Kernels for bundles made by tests, with the calling convention of generated ones (KernelFunction in Bundle/Format.h).
+ * Built freestanding into an image like that of the compiler: no imports, no relocations, no writable data. */
 #include <stdint.h>
 
 /* out[r, i] = in[r, i] * weight[i * params[1]] + bias[0]; a unit is a row of params[0] elements */

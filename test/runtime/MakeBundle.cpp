@@ -1,0 +1,29 @@
+// Writes the bundles that tests without LLVM use: nine sizes, and one of many small steps.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include "Bundles.h"
+#include <doctest/doctest.h>
+
+static std::string folder;
+
+TEST_CASE("write") {
+  std::filesystem::create_directories(folder);
+  std::vector<test::Size> sizes;
+  for (int64_t h : {16, 64, 256})
+    for (int64_t w : {16, 64, 256})
+      sizes.push_back({h, w});
+  test::Options many;
+  many.repeat = 34; // 102 steps
+  test::Contents nine(sizes), steps({{8, 16}}, many), parallel({{64, 64}}, many);
+  for (mrcc::Step &step : parallel.contents.variants[0].steps)
+    step.flops = 1000000; // claims to be worth sharing
+  test::write(folder + "/nine.mrcb", nine);
+  test::write(folder + "/steps.mrcb", steps);
+  test::write(folder + "/parallel.mrcb", parallel);
+}
+
+int main(int argc, char **argv) {
+  if (argc != 2)
+    return 2;
+  folder = argv[1];
+  return doctest::Context().run();
+}
