@@ -50,6 +50,7 @@ void Team::begin(const Task &next, unsigned participants) {
   grain = next.units / numberMask + 1;
   const uint64_t dealt = (next.units + grain - 1) / grain;
   remaining.store(uint32_t(dealt), std::memory_order_relaxed);
+  leastTaken.store(uint32_t(dealt / (participants * 6)) + 1, std::memory_order_relaxed);
   for (unsigned i = 0; i < participants; ++i)
     ranges[i].word.store(pack(participants, dealt * i / participants, dealt * (i + 1) / participants),
                          std::memory_order_release);
@@ -74,7 +75,8 @@ bool Team::work(unsigned participant) {
       ++k;
       continue;
     }
-    const uint64_t take = (end - begin + 1) / 2;
+    const uint64_t take = std::min(end - begin, std::max<uint64_t>((end - begin + 1) / 2,
+                                                                   leastTaken.load(std::memory_order_relaxed)));
     const uint64_t rest = k == 0 ? pack(participants, begin + take, end) : pack(participants, begin, end - take);
     if (!word.compare_exchange_weak(seen, rest, std::memory_order_acq_rel, std::memory_order_relaxed))
       continue;

@@ -53,6 +53,7 @@ private:
   alignas(64) std::atomic<uint32_t> announced{0};
   Task task;
   uint64_t grain = 0; // units a dealt unit stands for; all zero at first, so that teams cost no file bytes
+  std::atomic<uint32_t> leastTaken{0}; // keeps the number of calls of a kernel small; any value is right
   alignas(64) std::atomic<uint32_t> remaining{0};
   std::atomic<uint32_t> waiting{0};
   Range ranges[maxThreads];

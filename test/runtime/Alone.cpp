@@ -177,9 +177,11 @@ static void costs(const std::string &folder, Buffers &b) {
   check(call < 100, "it costs less than 100 us, kernels included");
   mrcc_set_threads(2, nullptr);
   mrcc::Context alone = makeContext(parallel, 1), two = makeContext(parallel, 2);
-  const double serial = median(alone, b, 64, 64), shared = median(two, b, 64, 64);
-  std::printf("     102 steps of 64 x 192 values: %.1f us at one thread, %.1f us at two: %+.2f us a step over half\n",
-              serial, shared, (shared - serial / 2) / 102);
+  for (auto [h, w] : {std::pair<int64_t, int64_t>{1, 16}, {64, 64}}) {
+    const double serial = median(alone, b, h, w), shared = median(two, b, h, w);
+    std::printf("     102 steps of %d values: %.1f us at one thread, %.1f us shared by two: %.2f us a step over half\n",
+                int(3 * h * w), serial, shared, (shared - serial / 2) / 102);
+  }
 }
 
 int main(int argc, char **argv) {

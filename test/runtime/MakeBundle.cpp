@@ -13,9 +13,10 @@ TEST_CASE("write") {
       sizes.push_back({h, w});
   test::Options many;
   many.repeat = 34; // 102 steps
-  test::Contents nine(sizes), steps({{8, 16}}, many), parallel({{64, 64}}, many);
-  for (mrcc::Step &step : parallel.contents.variants[0].steps)
-    step.flops = 1000000; // claims to be worth sharing
+  test::Contents nine(sizes), steps({{8, 16}}, many), parallel({{1, 16}, {64, 64}}, many);
+  for (mrcc::BundleVariant &v : parallel.contents.variants)
+    for (mrcc::Step &step : v.steps)
+      step.flops = 1000000; // claims to be worth sharing
   test::write(folder + "/nine.mrcb", nine);
   test::write(folder + "/steps.mrcb", steps);
   test::write(folder + "/parallel.mrcb", parallel);
