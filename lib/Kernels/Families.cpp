@@ -5,7 +5,8 @@ namespace mrcc {
 
 const KernelFamily *KernelFamily::find(llvm::StringRef name) {
   static const std::vector<const KernelFamily *> families = {
-      &matMulFamily(),
+      &loopFamily(),
+      &convFamily(), &convTransposeFamily(), &matMulFamily(),
   };
   for (const KernelFamily *family : families)
     if (family->name() == name)

@@ -3,5 +3,8 @@
 #include "mrcc/Kernels/Kernel.h"
 
 namespace mrcc {
+const KernelFamily &loopFamily();
+const KernelFamily &convFamily();
+const KernelFamily &convTransposeFamily();
 const KernelFamily &matMulFamily();
 } // namespace mrcc

@@ -12,7 +12,7 @@ Type valueType(MLIRContext *context, DType type) {
   case DType::f32: return Float32Type::get(context);
   case DType::f64: return Float64Type::get(context);
   case DType::f16: return Float16Type::get(context);
-  case DType::bf16: return BFloat16Type::get(context);
+  case DType::bf16: return IntegerType::get(context, 16); // LLVM splits vectors of bfloat by library calls
   case DType::boolean: return IntegerType::get(context, 1);
   default: return IntegerType::get(context, std::max(8u, bitWidth(type)));
   }
@@ -144,9 +144,17 @@ Value KernelBuilder::less(Index x, Index y) {
 Value KernelBuilder::equal(Index x, Index y) {
   return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, ssa(x), ssa(y));
 }
+Value KernelBuilder::inRange(Index x, Index n) {
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, ssa(x), ssa(n)); // unsigned: negative ones are out, too
+}
 Value KernelBuilder::both(Value x, Value y) { return arith::AndIOp::create(b, loc, x, y); }
 Index KernelBuilder::select(Value condition, Index x, Index y) {
   return arith::SelectOp::create(b, loc, condition, ssa(x), ssa(y)).getResult();
+}
+
+Buffer KernelBuilder::select(Value condition, Buffer x, Buffer y) {
+  Value other = y.memref.getType() == x.memref.getType() ? y.memref : memref::CastOp::create(b, loc, x.memref.getType(), y.memref).getResult();
+  return {arith::SelectOp::create(b, loc, condition, x.memref, other), x.element};
 }
 
 //===-- control flow ----------------------------------------------------------------------------------------------===//

@@ -183,6 +183,7 @@ llvm::Expected<BoundLaunch> bindMatMul(MatMulProblem p, const LaunchSite &site, 
   kernel.config["vectors"] = tile.vectors;
   kernel.config["lanes"] = tile.lanes;
   kernel.config["tail"] = n % tile.width();
+  kernel.config["whole"] = n >= tile.width();
   kernel.config["chunked"] = q.chunks > 1;
   kernel.config["b"] = form;
   kernel.config["bColumn"] = form != bCopied ? 0 : q.bColumn == 1 ? 1 : 2;
@@ -255,7 +256,8 @@ private:
     rows = kb.min(q.rowBlock, kb.sub(q.rows, row0));
     Index first = kb.mul(tileBlock, q.tileBlock), last = kb.min(kb.add(first, q.tileBlock), q.tiles);
     Index whole = tail ? kb.sub(q.tiles, 1) : q.tiles;
-    kb.loop(first, kb.min(last, whole), 1, [&](Index t) { column(t, tile.width()); });
+    if (get("whole"))
+      kb.loop(first, kb.min(last, whole), 1, [&](Index t) { column(t, tile.width()); });
     if (tail)
       kb.ifThen(kb.equal(last, q.tiles), [&] { column(whole, tail); });
   }

@@ -27,7 +27,8 @@ public:
 };
 
 /// A strided memref over a view or scratch: element [i, j, ...] lies at sum(index * stride). `element` is the type that
-/// loads give: bool is i8 in memory and i1 in values; integers are signless; f8, i4 and u4 are raw bytes (i8).
+/// loads give: bool is i8 in memory and i1 in values; integers are signless; bf16 is its bits (i16); f8, i4 and u4 are raw
+/// bytes (i8).
 struct Buffer {
   mlir::Value memref;
   mlir::Type element;
@@ -105,13 +106,15 @@ public:
   mlir::Value roundEven(mlir::Value x);
   mlir::Value floor(mlir::Value x);
   mlir::Value ceil(mlir::Value x);
-  mlir::Value toF32(mlir::Value x);                   // from f16, bf16; f32 stays
+  mlir::Value toF32(mlir::Value x);                   // from f16, bf16 (i16); f32 stays
   mlir::Value fromF32(mlir::Value x, mlir::Type to);  // to f16, bf16 (nearest even), or f32
   // Comparisons of indices (signed) and conditions.
   mlir::Value less(Index a, Index b);
   mlir::Value equal(Index a, Index b);
   mlir::Value both(mlir::Value a, mlir::Value b);
+  mlir::Value inRange(Index x, Index n); // 0 <= x < n
   Index select(mlir::Value condition, Index a, Index b);
+  Buffer select(mlir::Value condition, Buffer a, Buffer b); // b takes a's type: the same strides
 
 private:
   void startFunction(llvm::StringRef name, unsigned extra);

@@ -1,0 +1,42 @@
+// Convolution as the kernels see it, and how conv and conv_transpose become that.
+#pragma once
+#include "Tile.h"
+
+namespace mrcc {
+
+/// One spatial dimension of a convolution. Output position o = phase + step * j; tap number t of the phase reads input
+/// j * inputStep + start[phase] + t * inputDilation with weight firstTap[phase] + t * tapStep. A plain convolution has
+/// one phase; a transposed one has as many as its stride, each a convolution with some of the taps.
+struct ConvDim {
+  int64_t kernel = 1, phases = 1;
+  int64_t inputStep = 1, inputDilation = 1, tapStep = 1;
+  std::vector<int64_t> firstTap, taps, start; // of each phase
+};
+
+struct ConvProblem {
+  View out, in, weights;    // [N, spatial..., C] twice; packed "conv"
+  std::vector<View> extras; // of out's rank
+  std::vector<ConvDim> dims;
+  int64_t group = 1;
+  size_t spatial() const { return dims.size(); }
+  int64_t taps() const {
+    int64_t n = 1;
+    for (const ConvDim &dim : dims)
+      n *= dim.kernel;
+    return n;
+  }
+};
+
+llvm::Expected<ConvProblem> makeConvProblem(const LaunchSite &site, bool transposed);
+
+/// Multiplications as the op is defined, times two.
+int64_t convFlops(const ConvProblem &problem);
+
+/// The direct kernel ("conv", algorithm 0).
+BoundLaunch bindDirect(const ConvProblem &problem, const LaunchSite &site, const Target &target);
+void emitDirect(const KernelDescription &kernel, const Expr &body, KernelBuilder &kb);
+
+/// Input channels of one chunk of packed weights: the largest divisor up to 80.
+int64_t chunkOf(int64_t channels);
+
+} // namespace mrcc
