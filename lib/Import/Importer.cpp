@@ -285,7 +285,18 @@ Error Importer::importNode(const onnx::Node &raw, Scope &scope) {
   auto loc = NameLoc::get(builder.getStringAttr(scope.prefix + node.name));
   NodeContext c(node, opsetOf(node.domain, scope), builder, loc, notes);
   c.operands = std::move(operands);
+  Error inner = Error::success();
+  c.body = [&](const onnx::Graph &body, ArrayRef<Value> arguments) -> SmallVector<Value> {
+    auto values = importBody(body, arguments, node, scope);
+    if (!values)
+      inner = llvm::joinErrors(std::move(inner), values.takeError());
+    else if (!llvm::is_contained(*values, Value()))
+      return *values;
+    return {};
+  };
   handler(c);
+  if (inner)
+    return inner;
   if (c.failure && c.failure->kind == ImportError::unsupported) {
     refuse(node, scope, c.failure->message);
     lose(node, scope);
@@ -367,30 +378,40 @@ Error Importer::importIf(const onnx::Node &node, Value condition, Scope &scope) 
     lose(node, scope);
     return Error::success();
   }
-  const onnx::Graph &branch = *branches[*known == 0];
+  auto results = importBody(*branches[*known == 0], {}, node, scope);
+  return results ? bindOutputs(node, *results, scope) : results.takeError();
+}
+
+Expected<SmallVector<Value>> Importer::importBody(const onnx::Graph &body, ArrayRef<Value> arguments, const onnx::Node &node,
+                                                  Scope &scope) {
   if (scope.depth >= deepest)
     return bad("node '" + scope.prefix + node.name + "': functions and subgraphs are nested deeper than " + Twine(deepest));
+  if (arguments.size() != body.inputs.size())
+    return bad("node '" + scope.prefix + node.name + "': its subgraph has " + Twine(body.inputs.size()) + " inputs, expected " +
+               Twine(arguments.size()));
   Scope inner;
   inner.parent = &scope;
   inner.opsets = scope.opsets;
   inner.attributes = scope.attributes;
   inner.prefix = scope.prefix;
   inner.depth = scope.depth + 1;
-  for (const onnx::Tensor &t : branch.initializers)
+  for (auto [input, value] : llvm::zip_equal(body.inputs, arguments))
+    inner.values[input.name] = value;
+  for (const onnx::Tensor &t : body.initializers)
     inner.tensors.try_emplace(t.name, &t);
   std::vector<std::string> outputs;
-  for (const onnx::ValueInfo &v : branch.outputs)
+  for (const onnx::ValueInfo &v : body.outputs)
     outputs.push_back(v.name);
-  if (Error error = importNodes(branch.nodes, outputs, inner))
+  if (Error error = importNodes(body.nodes, outputs, inner))
     return error;
   SmallVector<Value> results;
   for (const std::string &name : outputs) {
     auto value = lookup(name, inner);
     if (!value)
-      return bad("node '" + scope.prefix + node.name + "': output '" + name + "' of its branch is made by no node");
+      return bad("node '" + scope.prefix + node.name + "': output '" + name + "' of its subgraph is made by no node");
     results.push_back(*value);
   }
-  return bindOutputs(node, results, scope);
+  return results;
 }
 
 //===-- what is not supported -------------------------------------------------------------------------------------===//

@@ -44,6 +44,9 @@ private:
   llvm::Error callFunction(const onnx::Function &function, const onnx::Node &node,
                            llvm::ArrayRef<mlir::Value> operands, Scope &scope);
   llvm::Error importIf(const onnx::Node &node, mlir::Value condition, Scope &scope);
+  /// A subgraph of a node, its inputs bound to `arguments`.
+  llvm::Expected<llvm::SmallVector<mlir::Value>> importBody(const onnx::Graph &body, llvm::ArrayRef<mlir::Value> arguments,
+                                                            const onnx::Node &node, Scope &scope);
   llvm::Error bindOutputs(const onnx::Node &node, llvm::ArrayRef<mlir::Value> results, Scope &scope);
   void lose(const onnx::Node &node, Scope &scope);
   void refuse(const onnx::Node &node, const Scope &scope, llvm::StringRef reason);

@@ -7,7 +7,7 @@ using namespace mrcc;
 
 namespace {
 
-/// Walks up from a value. The limits keep a computation on data from being done here: folding is the work of a pass.
+/// Walks up from a value, through dims of static types and ops on what is known. The limits keep a computation on data from being done here: folding is the work of a pass.
 class Walk {
 public:
   std::optional<ConstantData> visit(Value v, unsigned depth) {

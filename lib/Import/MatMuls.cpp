@@ -6,24 +6,14 @@ using namespace mrcc;
 
 static void matMul(NodeContext &c) { c.result(c.make<MatMulOp>(c.in(0), c.in(1))); }
 
-/// Swaps the last two dimensions.
-static Value transposed(NodeContext &c, Value v) {
-  SmallVector<int64_t> perm;
-  for (int64_t i = 0; i < c.rank(v); ++i)
-    perm.push_back(i);
-  if (perm.size() >= 2)
-    std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
-  return c.transpose(v, perm);
-}
-
 static Value scaled(NodeContext &c, Value v, double factor) { return factor == 1 ? v : c.mul(v, factor); }
 
 static void gemm(NodeContext &c) {
   Value a = c.in(0), b = c.in(1);
   if (c.rank(a) != 2 || c.rank(b) != 2)
     return c.invalid("its operands have ranks " + Twine(c.rank(a)) + " and " + Twine(c.rank(b)) + ", not 2");
-  a = c.integer("transA", 0) ? transposed(c, a) : a;
-  b = c.integer("transB", 0) ? transposed(c, b) : b;
+  a = c.integer("transA", 0) ? c.swapLast(a) : a;
+  b = c.integer("transB", 0) ? c.swapLast(b) : b;
   Value v = scaled(c, c.make<MatMulOp>(a, b), c.real("alpha", 1));
   float beta = c.real("beta", 1);
   if (c.given(2) && beta != 0)
@@ -35,8 +25,8 @@ static void fusedMatMul(NodeContext &c) {
   if (c.integer("transBatchA", 0) || c.integer("transBatchB", 0))
     return c.unsupported("transBatchA or transBatchB");
   Value a = c.in(0), b = c.in(1);
-  a = c.integer("transA", 0) ? transposed(c, a) : a;
-  b = c.integer("transB", 0) ? transposed(c, b) : b;
+  a = c.integer("transA", 0) ? c.swapLast(a) : a;
+  b = c.integer("transB", 0) ? c.swapLast(b) : b;
   c.result(scaled(c, c.make<MatMulOp>(a, b), c.real("alpha", 1)));
 }
 

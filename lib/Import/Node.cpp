@@ -140,6 +140,18 @@ void NodeContext::infer(Operation *op) {
   }
 }
 
+Value NodeContext::settle(Operation *op) {
+  constexpr int64_t longest = 64;
+  Value v = op->getResult(0);
+  RankedTensorType t = type(v);
+  bool isList = t.getElementType().isInteger() && t.getRank() <= 1 && t.hasStaticShape() && t.getNumElements() <= longest;
+  auto known = isList && !failure ? knownValue(v) : std::nullopt;
+  if (!known)
+    return v;
+  op->erase();
+  return makeConstant(builder, loc, makeConstantAttr(t, known->bytes, known->isSplat));
+}
+
 Value NodeContext::cast(Value v, Type to) { return element(v) == to ? v : make<CastOp>(v, to); }
 
 Value NodeContext::transpose(Value v, ArrayRef<int64_t> perm) {
@@ -208,6 +220,25 @@ Value NodeContext::shape(ArrayRef<Dim> dims) {
   return parts.size() == 1 ? parts[0] : concat(parts, 0);
 }
 
+Value NodeContext::range(Dim count) {
+  Value zero = makeScalar(builder, loc, builder.getI64Type(), 0), one = makeScalar(builder, loc, builder.getI64Type(), 1);
+  Value limit = count.isKnown() ? makeScalar(builder, loc, builder.getI64Type(), double(count.value)) : squeeze(count.tensor, 0);
+  return make<RangeOp>(zero, limit, one);
+}
+
+Value NodeContext::number(Dim value, Type element) {
+  return value.isKnown() ? makeScalar(builder, loc, element, double(value.value)) : cast(value.tensor, element);
+}
+
+Value NodeContext::swapLast(Value v) {
+  SmallVector<int64_t> perm;
+  for (int64_t i = 0; i < rank(v); ++i)
+    perm.push_back(i);
+  if (perm.size() >= 2)
+    std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+  return transpose(v, perm);
+}
+
 Value NodeContext::toChannelsLast(Value v) {
   SmallVector<int64_t> perm{0};
   for (int64_t i = 2; i < rank(v); ++i)
@@ -238,6 +269,14 @@ const HandlerTable &mrcc::handlers() {
     addMatMuls(t);
     addShapes(t);
     addResize(t);
+    addAttention(t);
+    addQuantization(t);
+    addLosses(t);
+    addSignal(t);
+    addSampling(t);
+    addEinsum(t);
+    addRecurrent(t);
+    addSelection(t);
     return t;
   }();
   return table;

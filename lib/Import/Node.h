@@ -7,6 +7,7 @@
 #include "mrcc/IR/Mrc.h"
 #include "mrcc/Import/Import.h"
 #include "llvm/ADT/StringMap.h"
+#include <functional>
 
 namespace mrcc {
 
@@ -79,7 +80,7 @@ public:
   template <typename Op, typename... Args> mlir::Value make(Args &&...args) {
     Op op = Op::create(builder, loc, placeholder(), std::forward<Args>(args)...);
     infer(op);
-    return op->getResult(0);
+    return settle(op);
   }
   mlir::Value none() { return NoneOp::create(builder, loc, builder.getNoneType()); }
   mlir::Value unary(UnaryKind kind, mlir::Value v) { return make<UnaryOp>(kind, v); }
@@ -111,15 +112,23 @@ public:
   Dim product(llvm::ArrayRef<Dim> dims);
   mlir::Value shape(llvm::ArrayRef<Dim> dims); // an i64 tensor of these dims
   mlir::Value fill(mlir::Value shape, mlir::Value value) { return make<FillOp>(shape, value); }
+  mlir::Value range(Dim count);             // 0, 1, ... as i64
+  mlir::Value number(Dim value, mlir::Type element); // a tensor that broadcasts: rank 0 or 1
+  mlir::Value swapLast(mlir::Value v);      // the last two dimensions exchanged
   /// Channels last and back: [N, C, spatial...] <-> [N, spatial..., C].
   mlir::Value toChannelsLast(mlir::Value v);
   mlir::Value toChannelsFirst(mlir::Value v);
 
   void result(mlir::Value v) { results.push_back(v); }
+  /// Imports the body of a subgraph on these values; its outputs, or nothing after a failure or what is unsupported inside.
+  std::function<llvm::SmallVector<mlir::Value>(const onnx::Graph &, llvm::ArrayRef<mlir::Value>)> body;
   /// Infers the result types of an op that make() did not make.
   void infer(mlir::Operation *op);
 
 private:
+  /// The op's result, or a constant in its place where that is a short list of integers which can be known now: shapes, axes
+  /// and the like, on which the shapes of what follows depend.
+  mlir::Value settle(mlir::Operation *op);
   mlir::RankedTensorType placeholder() { return mlir::RankedTensorType::get({}, builder.getF32Type()); }
   void fail(ImportError::Kind kind, const llvm::Twine &why) {
     if (!failure)
@@ -154,5 +163,13 @@ void addNorms(HandlerTable &);
 void addMatMuls(HandlerTable &);
 void addShapes(HandlerTable &);
 void addResize(HandlerTable &);
+void addAttention(HandlerTable &);
+void addQuantization(HandlerTable &);
+void addLosses(HandlerTable &);
+void addSignal(HandlerTable &);
+void addSampling(HandlerTable &);
+void addEinsum(HandlerTable &);
+void addRecurrent(HandlerTable &);
+void addSelection(HandlerTable &);
 
 } // namespace mrcc
