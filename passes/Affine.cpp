@@ -4,7 +4,8 @@
 using namespace mlir;
 using namespace mrcc;
 
-static std::vector<double> combined(const std::vector<double> &a, const std::vector<double> &b, llvm::function_ref<double(double, double)> f) {
+static std::vector<double> combined(const std::vector<double> &a, const std::vector<double> &b,
+                                    llvm::function_ref<double(double, double)> f) {
   std::vector<double> out(std::max(a.size(), b.size()));
   for (size_t i = 0; i < out.size(); ++i)
     out[i] = f(a[a.size() == 1 ? 0 : i], b[b.size() == 1 ? 0 : i]);
@@ -13,7 +14,8 @@ static std::vector<double> combined(const std::vector<double> &a, const std::vec
 
 Affine Affine::then(const Affine &next) const {
   auto mul = [](double x, double y) { return x * y; };
-  return {combined(scale, next.scale, mul), combined(combined(offset, next.scale, mul), next.offset, [](double x, double y) { return x + y; })};
+  return {combined(scale, next.scale, mul),
+          combined(combined(offset, next.scale, mul), next.offset, [](double x, double y) { return x + y; })};
 }
 
 /// The constant weights of an op that is not packed yet.
@@ -108,7 +110,38 @@ static int64_t outputChannels(Operation *op, ArrayRef<int64_t> dims) {
   return isa<ConvOp>(op) ? dims[0] : dims.back();
 }
 
+/// Scale and bias of a norm along its last dimension.
+static bool foldAfterNorm(OpBuilder &b, Operation *op, const Affine &affine) {
+  RankedTensorType type = typeOf(op->getResult(0));
+  auto layer = dyn_cast<LayerNormOp>(op);
+  if ((layer && int64_t(layer.getAxis()) != type.getRank() - 1) || type.isDynamicDim(type.getRank() - 1))
+    return false;
+  auto numbers = [&](Value v, double absent) {
+    return isNone(v) ? std::optional(std::vector<double>{absent}) : readFloats(v);
+  };
+  auto scale = numbers(op->getOperand(1), 1), bias = numbers(op->getOperand(2), 0);
+  if (!scale || !bias)
+    return false;
+  Affine all = Affine{*scale, *bias}.then(affine);
+  auto channels = RankedTensorType::get({type.getShape().back()}, type.getElementType());
+  for (auto [i, absent, values] : {std::tuple(1, 1, &all.scale), {2, 0, &all.offset}}) {
+    if (llvm::all_of(*values, [a = absent](double v) { return v == a; }) && isNone(op->getOperand(i)))
+      continue;
+    TypedAttr attr = floatsAttr(channels, *values);
+    if (!attr)
+      return false;
+    Operation *old = op->getOperand(i).getDefiningOp();
+    b.setInsertionPoint(op);
+    op->setOperand(i, makeConstant(b, op->getLoc(), attr));
+    eraseDead(old);
+  }
+  return true;
+}
+
 bool mrcc::foldAfter(OpBuilder &b, Operation *op, const Affine &affine) {
+  OpBuilder::InsertionGuard guard(b);
+  if (isa<LayerNormOp, GroupNormOp>(op))
+    return foldAfterNorm(b, op, affine);
   if (!hasOwnWeights(op))
     return false;
   Value w = op->getOperand(1);
@@ -138,7 +171,8 @@ bool mrcc::foldAfter(OpBuilder &b, Operation *op, const Affine &affine) {
 }
 
 static bool isUnpadded(ConvOp op) {
-  return op.getAutoPad() == "VALID" || (op.getAutoPad() == "explicit" && llvm::all_of(op.getPads(), [](int64_t p) { return p == 0; }));
+  return op.getAutoPad() == "VALID" ||
+         (op.getAutoPad() == "explicit" && llvm::all_of(op.getPads(), [](int64_t p) { return p == 0; }));
 }
 
 bool mrcc::foldBefore(OpBuilder &b, Operation *op, const Affine &affine) {
@@ -180,7 +214,8 @@ Value mrcc::applyAffine(OpBuilder &b, Location loc, Value x, const Affine &affin
     TypedAttr attr = floatsAttr(RankedTensorType::get(dims, typeOf(x).getElementType()), values);
     return attr ? makeConstant(b, loc, attr) : Value();
   };
-  Value scale = affine.hasScale() ? constantOf(affine.scale) : x, offset = affine.hasOffset() ? constantOf(affine.offset) : x;
+  Value scale = affine.hasScale() ? constantOf(affine.scale) : x,
+        offset = affine.hasOffset() ? constantOf(affine.offset) : x;
   if (!scale || !offset)
     return nullptr;
   Value out = x;

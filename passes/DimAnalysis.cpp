@@ -1,7 +1,7 @@
 #include "DimAnalysis.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
 using namespace mrcc;
@@ -20,7 +20,8 @@ static std::optional<Dim> divide(const Dim &a, const Dim &b) {
   Dim out{a.factor / b.factor, {}};
   if (!std::includes(a.symbols.begin(), a.symbols.end(), b.symbols.begin(), b.symbols.end()))
     return std::nullopt;
-  std::set_difference(a.symbols.begin(), a.symbols.end(), b.symbols.begin(), b.symbols.end(), std::back_inserter(out.symbols));
+  std::set_difference(a.symbols.begin(), a.symbols.end(), b.symbols.begin(), b.symbols.end(),
+                      std::back_inserter(out.symbols));
   return out;
 }
 
@@ -42,7 +43,8 @@ Dim DimAnalysis::symbol(const std::string &key, bool isDataSymbol) {
 }
 
 Dim DimAnalysis::opaque(Value value, unsigned index) {
-  return symbol("v" + std::to_string(reinterpret_cast<uintptr_t>(value.getAsOpaquePointer())) + "." + std::to_string(index));
+  return symbol("v" + std::to_string(reinterpret_cast<uintptr_t>(value.getAsOpaquePointer())) + "." +
+                std::to_string(index));
 }
 
 Dim DimAnalysis::function(StringRef name, ArrayRef<Dim> arguments) {
@@ -161,20 +163,23 @@ Dim DimAnalysis::compute(Value value, unsigned i) {
       .Case([&](ConvOp o) {
         if (i == rank - 1 || o.getAutoPad() == "VALID")
           return opaque(value, i);
-        int64_t s = i ? o.getStrides()[i - 1] : 1, d = i ? o.getDilations()[i - 1] : 1, taps = i ? kernelDims(o)[i - 1] : 1;
+        int64_t s = i ? o.getStrides()[i - 1] : 1, d = i ? o.getDilations()[i - 1] : 1,
+                taps = i ? kernelDims(o)[i - 1] : 1;
         if (ShapedType::isDynamic(taps))
           return opaque(value, i);
         int64_t slack = i ? o.getPads()[i - 1] + o.getPads()[i - 1 + rank - 2] - (taps - 1) * d : 0;
         bool same = o.getAutoPad() == "explicit" ? slack == 0 : true;
         if (i && s == 1 && same)
           return dim(o.getInput(), i);
-        return window(o.getInput(), "window", o.getAutoPad() == "explicit" ? joined(ArrayRef{slack, s}) : "same" + joined(ArrayRef{s}));
+        return window(o.getInput(), "window",
+                      o.getAutoPad() == "explicit" ? joined(ArrayRef{slack, s}) : "same" + joined(ArrayRef{s}));
       })
       .Case([&](PoolOp o) {
         if (i == 0 || i == rank - 1)
           return dim(o.getInput(), i);
         int64_t s = o.getStrides()[i - 1];
-        int64_t slack = o.getPads()[i - 1] + o.getPads()[i - 1 + rank - 2] - (o.getKernel()[i - 1] - 1) * o.getDilations()[i - 1];
+        int64_t slack =
+            o.getPads()[i - 1] + o.getPads()[i - 1 + rank - 2] - (o.getKernel()[i - 1] - 1) * o.getDilations()[i - 1];
         if (o.getAutoPad() != "explicit")
           return opaque(value, i);
         if (s == 1 && slack == 0)
@@ -288,7 +293,8 @@ Dim DimAnalysis::compute(Value value, unsigned i) {
       })
       .Case([&](TileOp o) {
         auto repeats = elements(o.getRepeats());
-        return repeats && i < repeats->size() && !isData((*repeats)[i]) ? dim(o.getInput(), i) * (*repeats)[i] : opaque(value, i);
+        return repeats && i < repeats->size() && !isData((*repeats)[i]) ? dim(o.getInput(), i) * (*repeats)[i]
+                                                                        : opaque(value, i);
       })
       .Case([&](ResizeOp o) {
         auto at = llvm::find(o.getAxes(), int64_t(i));
@@ -304,7 +310,8 @@ Dim DimAnalysis::compute(Value value, unsigned i) {
           std::memcpy(&scale, scales->bytes.data() + (scales->isSplat ? 0 : 4 * k), 4);
           int64_t whole = int64_t(scale);
           Dim d = dim(o.getInput(), i);
-          return float(whole) == scale && whole > 0 ? constant(whole) * d : function("scale" + std::to_string(scale), d);
+          return float(whole) == scale && whole > 0 ? constant(whole) * d
+                                                    : function("scale" + std::to_string(scale), d);
         }
         return opaque(value, i);
       })
@@ -328,7 +335,8 @@ Dim DimAnalysis::compute(Value value, unsigned i) {
 
 std::optional<SmallVector<Dim>> DimAnalysis::elements(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
-  if (!type || type.getRank() > 1 || !type.hasStaticShape() || !isa<IntegerType>(type.getElementType()) || type.getNumElements() > 64)
+  if (!type || type.getRank() > 1 || !type.hasStaticShape() || !isa<IntegerType>(type.getElementType()) ||
+      type.getNumElements() > 64)
     return std::nullopt;
   if (auto integers = getIntegers(value)) {
     SmallVector<Dim> out;
@@ -340,7 +348,8 @@ std::optional<SmallVector<Dim>> DimAnalysis::elements(Value value) {
     return out;
   SmallVector<Dim> out; // whatever the values are, they are these
   for (int64_t i = 0, n = type.getNumElements(); i < n; ++i)
-    out.push_back(symbol("e" + std::to_string(reinterpret_cast<uintptr_t>(value.getAsOpaquePointer())) + "." + std::to_string(i), true));
+    out.push_back(symbol(
+        "e" + std::to_string(reinterpret_cast<uintptr_t>(value.getAsOpaquePointer())) + "." + std::to_string(i), true));
   return out;
 }
 
@@ -393,7 +402,8 @@ std::optional<SmallVector<Dim>> DimAnalysis::computeElements(Value value) {
         auto from = elements(o.getInput());
         auto starts = getIntegers(o.getStarts()), ends = getIntegers(o.getEnds());
         Value stepsValue = o.getSteps();
-        auto steps = isa<NoneType>(stepsValue.getType()) ? std::optional(SmallVector<int64_t>{1}) : getIntegers(stepsValue);
+        auto steps =
+            isa<NoneType>(stepsValue.getType()) ? std::optional(SmallVector<int64_t>{1}) : getIntegers(stepsValue);
         if (!from || !starts || !ends || !steps || starts->size() != 1 || (*steps)[0] != 1)
           return std::nullopt;
         int64_t n = from->size();

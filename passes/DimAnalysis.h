@@ -1,8 +1,8 @@
 // Symbolic dimensions: what is known about a `?` before specialisation. A dimension is a constant times symbols; two
 // dimensions of any values are equal at run time if their monomials are equal. Symbols come from the model's named
-// dimensions, from opaque values, and from functions of other dimensions (a strided window, a sum), so that two branches
-// that do the same arithmetic stay comparable. Reshapes are solved (0, -1 and shape arithmetic).
-// An analysis is a snapshot: make a new one after changing the IR.
+// dimensions, from opaque values, and from functions of other dimensions (a strided window, a sum), so that two
+// branches that do the same arithmetic stay comparable. Reshapes are solved (0, -1 and shape arithmetic). An analysis
+// is a snapshot: make a new one after changing the IR.
 #pragma once
 #include "mrcc/IR/Mrc.h"
 #include "llvm/ADT/DenseMap.h"
@@ -44,8 +44,8 @@ private:
   llvm::DenseMap<std::pair<mlir::Value, unsigned>, Dim> known;
 };
 
-/// A cut of a reshape into independent parts: input dims [in.first, in.second) become output dims [out.first, out.second).
-/// A part may be empty on one side (a dimension of size 1).
+/// A cut of a reshape into independent parts: input dims [in.first, in.second) become output dims [out.first,
+/// out.second). A part may be empty on one side (a dimension of size 1).
 struct ReshapePart {
   std::pair<unsigned, unsigned> in, out;
 };

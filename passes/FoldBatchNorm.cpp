@@ -1,6 +1,6 @@
 // Removes every batch_norm. With s = scale / sqrt(variance + epsilon) it is x * s + (bias - mean * s) per channel: that
-// goes into the weights and bias of a convolution that only it uses, else it becomes mul and add. Constants are computed
-// in double and rounded once; parameters that are not constant make ops.
+// goes into the weights and bias of a convolution that only it uses, else it becomes mul and add. Constants are
+// computed in double and rounded once; parameters that are not constant make ops.
 #include "Affine.h"
 #include "Passes.h"
 #include <cmath>
@@ -27,7 +27,8 @@ static Value throughTransposes(Value v) {
 }
 
 static std::optional<Affine> constantAffine(BatchNormOp op) {
-  auto scale = readFloats(op.getScale()), bias = readFloats(op.getBias()), mean = readFloats(op.getMean()), variance = readFloats(op.getVariance());
+  auto scale = readFloats(op.getScale()), bias = readFloats(op.getBias()), mean = readFloats(op.getMean()),
+       variance = readFloats(op.getVariance());
   if (!scale || !bias || !mean || !variance)
     return std::nullopt;
   size_t channels = std::max({scale->size(), bias->size(), mean->size(), variance->size()});

@@ -1,10 +1,11 @@
-// Folds constant multiplications and additions per channel into constant weights. Chains of them (add, sub, mul, div by a
-// constant that is a scalar or one value a channel, channels last) with single uses are first composed to one
-// x * s + t in double; then, in this order:
-//   after a conv, conv_transpose or matmul that only the chain uses: weights * s, bias * s + t (matmul keeps the addition);
-//   before a conv, conv_transpose or matmul that alone reads the chain: weights * s along input channels; t only into an
-//   unpadded convolution, because a border is padded with 0 after the chain, not before;
-//   else the chain is written as one mul and one add, if that is fewer ops.
+// Folds constant multiplications and additions per channel into constant weights. Chains of them (add, sub, mul, div by
+// a constant that is a scalar or one value a channel, channels last) with single uses are first composed to one x * s +
+// t in double; then, in this order:
+//   after a conv, conv_transpose or matmul that only the chain uses: weights * s, bias * s + t (matmul keeps the
+//   addition); after a layer_norm or group_norm: the same with its scale and bias; before a conv, conv_transpose or
+//   matmul that alone reads the chain: weights * s along input channels; t only into an unpadded convolution, because a
+//   border is padded with 0 after the chain, not before; else the chain is written as one mul and one add, if that is
+//   fewer ops.
 // A chain that adds a large number and takes it away again (rounding by a magic number) is left alone.
 #include "Affine.h"
 #include "Passes.h"
@@ -56,14 +57,18 @@ static std::optional<ChainStep> stepOf(Operation *op) {
     return *values;
   };
   switch (binary.getKind()) {
-  case BinaryKind::add: return ChainStep{x, {{1}, *values}};
-  case BinaryKind::mul: return ChainStep{x, {*values, {0}}};
-  case BinaryKind::sub: return swapped ? ChainStep{x, {{-1}, *values}} : ChainStep{x, {{1}, each([](double v) { return -v; })}};
+  case BinaryKind::add:
+    return ChainStep{x, {{1}, *values}};
+  case BinaryKind::mul:
+    return ChainStep{x, {*values, {0}}};
+  case BinaryKind::sub:
+    return swapped ? ChainStep{x, {{-1}, *values}} : ChainStep{x, {{1}, each([](double v) { return -v; })}};
   case BinaryKind::div:
     if (swapped || llvm::is_contained(*values, 0))
       return std::nullopt;
     return ChainStep{x, {each([](double v) { return 1 / v; }), {0}}};
-  default: return std::nullopt;
+  default:
+    return std::nullopt;
   }
 }
 
@@ -107,13 +112,16 @@ static void fold(Operation *last) {
     for (Operation *step : llvm::reverse(chain))
       op->setLoc(fused(op, step));
   };
-  if (producer && root.hasOneUse() && isa<ConvOp, ConvTransposeOp>(producer) && foldAfter(b, producer, affine)) {
+  if (producer && root.hasOneUse() && isa<ConvOp, ConvTransposeOp, LayerNormOp, GroupNormOp>(producer) &&
+      foldAfter(b, producer, affine)) {
     name(producer);
     out = root;
-  } else if (producer && root.hasOneUse() && isa<MatMulOp>(producer) && affine.hasScale() && foldAfter(b, producer, {affine.scale, {0}})) {
+  } else if (producer && root.hasOneUse() && isa<MatMulOp>(producer) && affine.hasScale() &&
+             foldAfter(b, producer, {affine.scale, {0}})) {
     name(producer);
     out = applyAffine(b, last->getLoc(), root, {{1}, affine.offset});
-  } else if (result.hasOneUse() && result.use_begin()->getOperandNumber() == 0 && foldBefore(b, *result.user_begin(), affine)) {
+  } else if (result.hasOneUse() && result.use_begin()->getOperandNumber() == 0 &&
+             foldBefore(b, *result.user_begin(), affine)) {
     name(*result.user_begin());
     out = root;
   } else if (int(chain.size()) > affine.hasScale() + affine.hasOffset()) {

@@ -14,7 +14,9 @@ namespace mrcc {
 using namespace mlir;
 using namespace mrcc;
 
-static bool near(double a, double b) { return std::abs(a - b) < 1e-4 * std::abs(b); } // exporters write f32 or f16 constants
+static bool near(double a, double b) {
+  return std::abs(a - b) < 1e-4 * std::abs(b);
+} // exporters write f32 or f16 constants
 
 /// The factors of a product, as deep as only this product uses them; number collects the constant ones.
 static void factorsOf(BinaryOp op, SmallVectorImpl<Value> &factors, double &number) {
@@ -24,7 +26,8 @@ static void factorsOf(BinaryOp op, SmallVectorImpl<Value> &factors, double &numb
       number *= *c;
     } else if (inner && inner.getKind() == BinaryKind::mul && v.hasOneUse()) {
       factorsOf(inner, factors, number);
-    } else if (auto d = inner && inner.getKind() == BinaryKind::div && v.hasOneUse() ? getScalar(inner.getRhs()) : std::nullopt) {
+    } else if (auto d = inner && inner.getKind() == BinaryKind::div && v.hasOneUse() ? getScalar(inner.getRhs())
+                                                                                     : std::nullopt) {
       number /= *d;
       factors.push_back(inner.getLhs());
     } else {

@@ -1,7 +1,7 @@
 // Finds softmax(q k^T * scale + mask) v and makes it one mrc.attention. The scale may be on q, on k, on both or on the
-// product, as mul or div by a number; the mask is what is added after the scale. q k^T, the softmax and all between must
-// have a single use, and q, k and v the same batch dims (no broadcasting between them), which DimAnalysis has to prove.
-// Other ranks than 4 get leading dims of 1.
+// product, as mul or div by a number; the mask is what is added after the scale. q k^T, the softmax and all between
+// must have a single use, and q, k and v the same batch dims (no broadcasting between them), which DimAnalysis has to
+// prove. Other ranks than 4 get leading dims of 1.
 #include "DimAnalysis.h"
 #include "Passes.h"
 #include "Rewrite.h"
@@ -40,8 +40,8 @@ static Value withBatch(OpBuilder &b, Location loc, Value v) { return withRank(b,
 static bool fuse(MatMulOp op) {
   auto softmax = op.getLhs().getDefiningOp<SoftmaxOp>();
   int64_t rank = typeOf(op.getLhs()).getRank();
-  if (!softmax || softmax.getLog() || rank > 4 || rank < 2 || int64_t(softmax.getAxis()) != rank - 1 || !op.getLhs().hasOneUse() ||
-      !typeOf(op.getLhs()).getElementType().isF32())
+  if (!softmax || softmax.getLog() || rank > 4 || rank < 2 || int64_t(softmax.getAxis()) != rank - 1 ||
+      !op.getLhs().hasOneUse() || !typeOf(op.getLhs()).getElementType().isF32())
     return false;
   OpBuilder b(op);
   Location loc = op.getLoc();

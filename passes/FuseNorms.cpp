@@ -2,8 +2,8 @@
 //
 // Group norm as torch writes it: reshape [N, C, ...] to [N, G, rest], instance norm (in channels last: transpose,
 // group_norm with a group a channel, transpose), reshape back. It becomes one group_norm with G groups, channels last,
-// between transposes that propagate-layout moves away. What follows per channel (mul, add) goes into its scale and bias in
-// fold-scale.
+// between transposes that propagate-layout moves away. What follows per channel (mul, add) goes into its scale and bias
+// in fold-scale.
 //
 // Layer norm: d / sqrt(mean(d * d) + epsilon) with d = x - mean(x), and the same with d = x, which is RMS norm. The
 // division may be a multiplication by rsqrt or by a reciprocal, the square a pow. Axes that are not the last ones are
@@ -60,14 +60,16 @@ static bool fuseGroupNorm(ReshapeOp back) {
   Value x = split.getInput();
   RankedTensorType type = typeOf(x);
   int64_t rank = type.getRank(), groups = norm.getGroups();
-  if (rank < 2 || type.isDynamicDim(1) || type.getDimSize(1) % groups != 0 || typeOf(split.getOutput()).getDimSize(1) != groups)
+  if (rank < 2 || type.isDynamicDim(1) || type.getDimSize(1) % groups != 0 ||
+      typeOf(split.getOutput()).getDimSize(1) != groups)
     return false;
   DimAnalysis analysis; // [N, G, rest] and back to what it was
   if (analysis.dims(x) != analysis.dims(back.getOutput()) || analysis.dim(split.getOutput(), 0) != analysis.dim(x, 0))
     return false;
   OpBuilder b(back);
   int64_t channels = type.getDimSize(1);
-  auto scale = perChannel(b, norm.getScale(), channels, groups, 1), bias = perChannel(b, norm.getBias(), channels, groups, 0);
+  auto scale = perChannel(b, norm.getScale(), channels, groups, 1),
+       bias = perChannel(b, norm.getBias(), channels, groups, 0);
   if (!scale || !bias)
     return false;
   Perm last{0};
@@ -140,7 +142,8 @@ static bool fuseLayerNorm(BinaryOp op) {
   Value x = d;
   bool rms = true;
   if (auto sub = binaryOf(d, BinaryKind::sub))
-    if (ReduceOp center = meanOf(sub.getRhs()); center && center.getInput() == sub.getLhs() && center.getAxes() == mean.getAxes())
+    if (ReduceOp center = meanOf(sub.getRhs());
+        center && center.getInput() == sub.getLhs() && center.getAxes() == mean.getAxes())
       x = sub.getLhs(), rms = false;
   int64_t rank = typeOf(x).getRank(), count = mean.getAxes().size();
   Perm perm;
@@ -151,7 +154,8 @@ static bool fuseLayerNorm(BinaryOp op) {
   OpBuilder b(op);
   Value none = NoneOp::create(b, op.getLoc(), b.getNoneType());
   Value in = transposed(b, op.getLoc(), x, perm);
-  Value out = LayerNormOp::create(b, op.getLoc(), in.getType(), in, none, none, rank - count, APFloat(float(*epsilon)), rms);
+  Value out =
+      LayerNormOp::create(b, op.getLoc(), in.getType(), in, none, none, rank - count, APFloat(float(*epsilon)), rms);
   op.getOutput().replaceAllUsesWith(transposed(b, op.getLoc(), out, inverse(perm)));
   eraseDead(op);
   return true;

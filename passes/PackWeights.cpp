@@ -1,9 +1,9 @@
 // Brings constant weights into the forms that the scheduled kernels read (see PackOp): convolutions "conv", or
 // "depthwise" where every channel is a group of its own; transposed convolutions flipped and transposed, then "conv";
 // matmul "matmul". The op keeps what the packed dims no longer say: packed_kernel (spatial dims) and packed_oc on
-// convolutions, packed_k and packed_n on matmul. The form depends on the constant and its layer alone. Left as they are:
-// other types than f32, more than two spatial dims, a repeated value (it stays a record without bytes), and a constant
-// that ops of another kind read, too (it would be stored twice).
+// convolutions, packed_k and packed_n on matmul. The form depends on the constant and its layer alone. Left as they
+// are: other types than f32, more than two spatial dims, a repeated value (it stays a record without bytes), and a
+// constant that ops of another kind read, too (it would be stored twice).
 #include "Passes.h"
 #include "Rewrite.h"
 
@@ -22,10 +22,12 @@ static bool isPackable(Operation *op) {
   int64_t rank = typeOf(w).getRank();
   if (isa<MatMulOp>(op) ? rank != 2 : rank != 3 && rank != 4)
     return false;
-  if (op->hasAttr("packed_kernel") || op->hasAttr("packed_k") || typeOf(w).getNumElements() == 0 || getConstant(w)->isSplat)
+  if (op->hasAttr("packed_kernel") || op->hasAttr("packed_k") || typeOf(w).getNumElements() == 0 ||
+      getConstant(w)->isSplat)
     return false;
   return llvm::all_of(w.getUses(), [&](OpOperand &use) {
-    return use.getOperandNumber() == 1 && use.getOwner()->getName() == op->getName() && use.getOwner()->getAttr("group") == op->getAttr("group");
+    return use.getOperandNumber() == 1 && use.getOwner()->getName() == op->getName() &&
+           use.getOwner()->getAttr("group") == op->getAttr("group");
   });
 }
 

@@ -1,8 +1,8 @@
 // Moves transposes down through whatever can work on permuted data, until they meet their inverse and cancel.
 //
-// One sweep visits the ops in program order. A transpose of a transpose is composed. An op that reads transposed data is
-// rebuilt on the data before the transpose, with its axes mapped, and the transpose follows it; further down the sweep
-// meets it again, so one sweep carries a transpose as far as it goes. Sweeps repeat until nothing changes.
+// One sweep visits the ops in program order. A transpose of a transpose is composed. An op that reads transposed data
+// is rebuilt on the data before the transpose, with its axes mapped, and the transpose follows it; further down the
+// sweep meets it again, so one sweep carries a transpose as far as it goes. Sweeps repeat until nothing changes.
 //
 // Ops with several operands (binary, select, concat) take the layout of their most expensive transposed operand. The
 // others get the inverse transpose, which is free for constants, for data transposed the same way, and where only
@@ -85,6 +85,8 @@ TransposeOp Propagate::source(Value v) {
 /// Replaces the op's results by transposes of the copy's results.
 void Propagate::finish(Operation *old, Operation *copy, ArrayRef<Perm> perms) {
   for (auto [i, result] : llvm::enumerate(old->getResults())) {
+    if (result.use_empty())
+      continue;
     Value value = copy->getResult(i);
     if (!isIdentity(perms[i]))
       value = TransposeOp::create(b, old->getLoc(), result.getType(), value, perms[i]);
@@ -169,7 +171,8 @@ bool Propagate::layerNorm(LayerNormOp op) {
 /// x W with the same matrix for every row: the order of the rows is free.
 bool Propagate::matmul(MatMulOp op) {
   TransposeOp t = source(op.getLhs());
-  if (!t || typeOf(op.getRhs()).getRank() != 2 || t.getPerm().back() != int64_t(t.getPerm().size()) - 1 || op->hasAttr("packed_k"))
+  if (!t || typeOf(op.getRhs()).getRank() != 2 || t.getPerm().back() != int64_t(t.getPerm().size()) - 1 ||
+      op->hasAttr("packed_k"))
     return false;
   return sameShape(op, "");
 }
@@ -337,7 +340,8 @@ bool Propagate::demanded(Value v, ArrayRef<int64_t> perm, int depth) {
       if (isIdentity(compose(perm, t.getPerm())))
         return true;
     } else if (depth > 0 && isa<UnaryOp, BinaryOp, SelectOp, CastOp, ConcatOp>(user) &&
-               typeOf(user->getResult(0)).getRank() == int64_t(perm.size()) && demanded(user->getResult(0), perm, depth - 1)) {
+               typeOf(user->getResult(0)).getRank() == int64_t(perm.size()) &&
+               demanded(user->getResult(0), perm, depth - 1)) {
       return true;
     }
   }
@@ -413,7 +417,9 @@ bool Propagate::broadcasting(Operation *op) {
     return false;
   SmallVector<Value> operands;
   for (Value v : op->getOperands())
-    operands.push_back(typeOf(v).getRank() == 0 ? v : inLayout(v, *perm, op->getLoc()));
+    operands.push_back(typeOf(v).getRank() == 0 || (isConstant(v) && typeOf(v).getNumElements() == 1)
+                           ? v
+                           : inLayout(v, *perm, op->getLoc()));
   finish(op, cloneWith(b, op, operands, permuted(result, inverse(*perm))), *perm);
   return true;
 }
@@ -480,9 +486,11 @@ static Origin originOf(DimAnalysis &analysis, Value shape, std::optional<SmallVe
   return d.is(0) || analysis.isData(d) ? Origin{} : Origin{shape, index, false};
 }
 
-/// The shape operand of a reshape of `input`: numbers, 0 for a dimension that stays in place, one -1 (where there was one
-/// before); what is left comes from the input's own dims or from the element that held it before. Null if that fails.
-Value Propagate::reshapeOperand(Location loc, Value input, ArrayRef<Dim> inDims, ArrayRef<Dim> outDims, ArrayRef<Origin> origin) {
+/// The shape operand of a reshape of `input`: numbers, 0 for a dimension that stays in place, one -1 (where there was
+/// one before); what is left comes from the input's own dims or from the element that held it before. Null if that
+/// fails.
+Value Propagate::reshapeOperand(Location loc, Value input, ArrayRef<Dim> inDims, ArrayRef<Dim> outDims,
+                                ArrayRef<Origin> origin) {
   SmallVector<std::optional<int64_t>> known(outDims.size());
   for (auto [i, d] : llvm::enumerate(outDims)) {
     if (d.is(0))
@@ -552,7 +560,8 @@ bool Propagate::reshape(Operation *op, Value shape, bool allowzero) {
     return false; // an empty tensor
   ArrayRef<int64_t> perm = t.getPerm();
   DimAnalysis analysis;
-  SmallVector<Dim> in = analysis.dims(op->getOperand(0)), out = analysis.dims(op->getResult(0)), before = analysis.dims(t.getInput());
+  SmallVector<Dim> in = analysis.dims(op->getOperand(0)), out = analysis.dims(op->getResult(0)),
+                   before = analysis.dims(t.getInput());
   SmallVector<ReshapePart> parts = cutReshape(in, out);
 
   struct Placed {

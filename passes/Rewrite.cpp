@@ -103,7 +103,9 @@ Value mrcc::reshapedConstant(OpBuilder &b, Value value, ArrayRef<int64_t> dims) 
   return makeConstant(b, value.getLoc(), makeConstantAttr(type, data->bytes, data->isSplat));
 }
 
-Value mrcc::transposedConstant(OpBuilder &b, Value value, ArrayRef<int64_t> perm) { return transposedConstant(b, value, perm, {}); }
+Value mrcc::transposedConstant(OpBuilder &b, Value value, ArrayRef<int64_t> perm) {
+  return transposedConstant(b, value, perm, {});
+}
 
 Value mrcc::transposedConstant(OpBuilder &b, Value value, ArrayRef<int64_t> perm, ArrayRef<int64_t> flipped) {
   auto data = getConstant(value);
@@ -163,7 +165,8 @@ Value mrcc::withRank(OpBuilder &b, Location loc, Value value, int64_t rank) {
   llvm::append_range(dims, type.getShape());
   if (isConstant(value))
     return reshapedConstant(b, value, dims);
-  return UnsqueezeOp::create(b, loc, RankedTensorType::get(dims, type.getElementType()), value, llvm::to_vector(llvm::seq<int64_t>(0, missing)));
+  return UnsqueezeOp::create(b, loc, RankedTensorType::get(dims, type.getElementType()), value,
+                             llvm::to_vector(llvm::seq<int64_t>(0, missing)));
 }
 
 Operation *mrcc::cloneWith(OpBuilder &b, Operation *op, ValueRange operands, TypeRange types) {

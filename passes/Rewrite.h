@@ -32,11 +32,13 @@ bool movesOnlyOnes(mlir::RankedTensorType type, llvm::ArrayRef<int64_t> perm);
 std::optional<std::vector<double>> readFloats(mlir::Value value);
 /// Rounds the values to the type's elements; one value is repeated. Null if a finite value does not fit.
 mlir::TypedAttr floatsAttr(mlir::RankedTensorType type, llvm::ArrayRef<double> values);
-/// A constant with the bytes of `value` in another shape or order. Null if `value` is no constant, or of sub-byte elements.
+/// A constant with the bytes of `value` in another shape or order. Null if `value` is no constant, or of sub-byte
+/// elements.
 mlir::Value reshapedConstant(mlir::OpBuilder &b, mlir::Value value, llvm::ArrayRef<int64_t> dims);
 mlir::Value transposedConstant(mlir::OpBuilder &b, mlir::Value value, llvm::ArrayRef<int64_t> perm);
 /// Reverses the order along the given dims, too (before the transpose).
-mlir::Value transposedConstant(mlir::OpBuilder &b, mlir::Value value, llvm::ArrayRef<int64_t> perm, llvm::ArrayRef<int64_t> flipped);
+mlir::Value transposedConstant(mlir::OpBuilder &b, mlir::Value value, llvm::ArrayRef<int64_t> perm,
+                               llvm::ArrayRef<int64_t> flipped);
 
 //===-- ops -------------------------------------------------------------------------------------------------------===//
 

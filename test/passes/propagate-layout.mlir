@@ -149,7 +149,7 @@ func.func @qkv(%x: tensor<1x?x3x8x15xf32>) -> tensor<1x8x?x15xf32> {
 // CHECK: %[[Y:.*]] = mrc.transpose %arg1 {perm = array<i64: 0, 2, 3, 1>}
 // CHECK: %[[S:.*]] = mrc.binary add %arg0, %[[Y]]
 // CHECK: return %[[S]]
-func.func @other_operand(%x: tensor<1x?x?x8xf32>, %y: tensor<1x8x?x?xf32>) -> tensor<1x?x?x8xf32> {
+func.func @other_operand(%x: tensor<1x?x?x8xf32> {mrc.dims = ["", "h", "w", ""]}, %y: tensor<1x8x?x?xf32> {mrc.dims = ["", "", "h", "w"]}) -> tensor<1x?x?x8xf32> {
   %0 = mrc.transpose %x {perm = array<i64: 0, 3, 1, 2>} : (tensor<1x?x?x8xf32>) -> tensor<1x8x?x?xf32>
   %1 = mrc.binary add %0, %y : (tensor<1x8x?x?xf32>, tensor<1x8x?x?xf32>) -> tensor<1x8x?x?xf32>
   %2 = mrc.transpose %1 {perm = array<i64: 0, 2, 3, 1>} : (tensor<1x8x?x?xf32>) -> tensor<1x?x?x8xf32>
@@ -163,7 +163,7 @@ func.func @other_operand(%x: tensor<1x?x?x8xf32>, %y: tensor<1x8x?x?xf32>) -> te
 // CHECK: %[[X:.*]] = mrc.transpose %arg0 {perm = array<i64: 0, 3, 1, 2>}
 // CHECK: %[[S:.*]] = mrc.binary add %[[X]], %arg1
 // CHECK: return %[[S]]
-func.func @other_operand_stays(%x: tensor<1x?x?x8xf32>, %y: tensor<1x8x?x?xf32>) -> tensor<1x8x?x?xf32> {
+func.func @other_operand_stays(%x: tensor<1x?x?x8xf32> {mrc.dims = ["", "h", "w", ""]}, %y: tensor<1x8x?x?xf32> {mrc.dims = ["", "", "h", "w"]}) -> tensor<1x8x?x?xf32> {
   %0 = mrc.transpose %x {perm = array<i64: 0, 3, 1, 2>} : (tensor<1x?x?x8xf32>) -> tensor<1x8x?x?xf32>
   %1 = mrc.binary add %0, %y : (tensor<1x8x?x?xf32>, tensor<1x8x?x?xf32>) -> tensor<1x8x?x?xf32>
   return %1 : tensor<1x8x?x?xf32>

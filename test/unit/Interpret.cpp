@@ -1,7 +1,7 @@
 #include "Interpret.h"
-#include "mrcc/IR/Shapes.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "mrcc/IR/Shapes.h"
 #include "llvm/ADT/DenseMap.h"
 #include <cmath>
 #include <limits>
@@ -63,15 +63,18 @@ static TestValue unpacked(Operation *op, const ConstantData &packed) {
   std::vector<float> out;
   const float *from = floats(packed);
   if (op->hasAttr("packed_k")) {
-    int64_t k = op->getAttrOfType<IntegerAttr>("packed_k").getInt(), n = op->getAttrOfType<IntegerAttr>("packed_n").getInt();
+    int64_t k = op->getAttrOfType<IntegerAttr>("packed_k").getInt(),
+            n = op->getAttrOfType<IntegerAttr>("packed_n").getInt();
     dims = {k, n};
     for (int64_t i = 0; i < k; ++i)
       for (int64_t j = 0; j < n; ++j)
         out.push_back(from[(j / 16 * k + i) * 16 + j % 16]);
   } else {
     auto kernel = op->getAttrOfType<DenseI64ArrayAttr>("packed_kernel").asArrayRef();
-    int64_t oc = op->getAttrOfType<IntegerAttr>("packed_oc").getInt(), group = op->getAttrOfType<IntegerAttr>("group").getInt();
-    int64_t taps = 1, ic = cast<RankedTensorType>(op->getOperand(0).getType()).getShape().back() / group, ocg = oc / group;
+    int64_t oc = op->getAttrOfType<IntegerAttr>("packed_oc").getInt(),
+            group = op->getAttrOfType<IntegerAttr>("group").getInt();
+    int64_t taps = 1, ic = cast<RankedTensorType>(op->getOperand(0).getType()).getShape().back() / group,
+            ocg = oc / group;
     for (int64_t k : kernel)
       taps *= k;
     int64_t kc = packedChannelBlock(ic), blocks = (ocg + 15) / 16;
@@ -127,7 +130,8 @@ llvm::Expected<std::vector<TestValue>> mrcc::test::interpret(func::FuncOp functi
   auto set = [&](mlir::Value v, TestValue value) {
     v.setType(value.type);
     // Shapes and axes are looked up as constants by shape inference.
-    if (value.type.getNumElements() <= 64 && isa<IntegerType>(value.type.getElementType()) && !v.getDefiningOp<ConstantOp>()) {
+    if (value.type.getNumElements() <= 64 && isa<IntegerType>(value.type.getElementType()) &&
+        !v.getDefiningOp<ConstantOp>()) {
       b.setInsertionPointToStart(&block);
       TestValue bytes = value;
       v.replaceAllUsesWith(makeConstant(b, v.getLoc(), toAttr(std::move(bytes))));
@@ -217,7 +221,8 @@ double mrcc::test::difference(const Value &a, const Value &b) {
     return 0;
   }
   for (int64_t i = 0; i < n; ++i) {
-    double x = reinterpret_cast<const float *>(a.bytes.data())[element(a, i)], y = reinterpret_cast<const float *>(b.bytes.data())[element(b, i)];
+    double x = reinterpret_cast<const float *>(a.bytes.data())[element(a, i)],
+           y = reinterpret_cast<const float *>(b.bytes.data())[element(b, i)];
     if (std::isnan(x) || std::isnan(y)) {
       if (std::isnan(x) != std::isnan(y))
         return differs;

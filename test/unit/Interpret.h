@@ -1,9 +1,9 @@
-// Runs a function of mrc ops on given inputs by the constant evaluator, op by op, so that a test can compare what a module
-// computes before and after a pass. Attention and packed weights, which the evaluator leaves to kernels, are taken apart
-// here by plain loops.
+// Runs a function of mrc ops on given inputs by the constant evaluator, op by op, so that a test can compare what a
+// module computes before and after a pass. Attention and packed weights, which the evaluator leaves to kernels, are
+// taken apart here by plain loops.
 #pragma once
-#include "mrcc/Fold/Evaluate.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mrcc/Fold/Evaluate.h"
 
 namespace mrcc::test {
 
@@ -17,7 +17,8 @@ std::vector<int64_t> chooseDims(mlir::func::FuncOp function, unsigned argument);
 /// Numbers of a fixed seed: floats between -1 and 1, integers from 0 to 3.
 Value randomValue(mlir::RankedTensorType type, unsigned seed);
 
-/// Largest |a - b| over the largest |a|, or infinity where shapes, types or NaNs differ; exact for integers (0 or infinity).
+/// Largest |a - b| over the largest |a|, or infinity where shapes, types or NaNs differ; exact for integers (0 or
+/// infinity).
 double difference(const Value &a, const Value &b);
 
 } // namespace mrcc::test
