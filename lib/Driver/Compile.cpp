@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/ThreadPool.h"
@@ -61,10 +62,10 @@ std::string mrcc::printModule(ModuleOp module) {
 
 namespace {
 /// Adds the time of its life to a stage.
-class Timer {
+class StageTimer {
 public:
-  Timer(StageTime &time, std::mutex &mutex) : time(time), mutex(mutex), start(std::chrono::steady_clock::now()) {}
-  ~Timer() {
+  StageTimer(StageTime &time, std::mutex &mutex) : time(time), mutex(mutex), start(std::chrono::steady_clock::now()) {}
+  ~StageTimer() {
     std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     std::lock_guard lock(mutex);
     ++time.runs;
@@ -105,6 +106,13 @@ private:
 };
 } // namespace
 
+static std::string attrText(Attribute attr) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  attr.print(os);
+  return text;
+}
+
 struct Compilation::State {
   ConstantStore store;
   ModelHandle handle;
@@ -138,7 +146,7 @@ Compilation::~Compilation() = default;
 const ModelInfo &Compilation::model() const { return state->info; }
 
 llvm::Error Compilation::read(const std::string &path) {
-  Timer timer(times[size_t(StageId::import)], state->mutex);
+  StageTimer timer(times[size_t(StageId::import)], state->mutex);
   auto handle = readModel(path);
   if (!handle)
     return handle.takeError();
@@ -194,7 +202,7 @@ llvm::Error Compilation::import(llvm::ArrayRef<VariantShapes> shapes) {
     ++next;
   }
   {
-    Timer timer(time, state->mutex);
+    StageTimer timer(time, state->mutex);
     time.runs -= time.runs ? 1 : 0; // reading and importing are one run
     auto module = importModel(*state->handle, *state->context, import, notes);
     if (!module)
@@ -216,7 +224,7 @@ llvm::Error Compilation::import(llvm::ArrayRef<VariantShapes> shapes) {
   describe(state->info.outputs, bundle.model.outputs);
   dumpModule(options, StageId::import, "", *state->module);
   if (options.stopAfter == "import")
-    printed.emplace_back("", printModule(*state->module));
+    stageTexts.emplace_back("", printModule(*state->module));
   return llvm::Error::success();
 }
 
@@ -242,7 +250,7 @@ static void collectFolds(ModuleOp module, std::vector<BundleFold> &out, const st
 llvm::Error Compilation::simplify() {
   Diagnostics diagnostics(*state->context);
   {
-    Timer timer(times[size_t(StageId::simplify)], state->mutex);
+    StageTimer timer(times[size_t(StageId::simplify)], state->mutex);
     PassManager pm(state->context.get());
     pm.enableVerifier(options.verifyEach);
     buildSimplifyPipeline(pm);
@@ -253,13 +261,13 @@ llvm::Error Compilation::simplify() {
     notes.push_back(std::move(w));
   dumpModule(options, StageId::simplify, "", *state->module);
   if (options.stopAfter == "simplify")
-    printed.emplace_back("", printModule(*state->module));
+    stageTexts.emplace_back("", printModule(*state->module));
   collectFolds(*state->module, bundle.folded, "simplify", true);
   state->module->walk([&](ConstantOp c) {
     if (auto blob = dyn_cast<BlobAttr>(c.getValue()))
       state->sharedBlobs.insert(blob.getKey());
     else
-      state->sharedInline.insert(debugString(c.getValue()));
+      state->sharedInline.insert(attrText(c.getValue()));
   });
   llvm::raw_string_ostream os(state->bytecode);
   if (failed(writeBytecodeToFile(*state->module, os)))
@@ -294,7 +302,7 @@ llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
     auto func = module->lookupSymbol<func::FuncOp>("main");
     auto run = [&](StageId id, llvm::function_ref<LogicalResult()> body) {
       {
-        Timer timer(times[size_t(id)], state->mutex);
+        StageTimer timer(times[size_t(id)], state->mutex);
         if (failed(body())) {
           r.error = llvm::toString(diagnostics.take(std::string(stageTable[size_t(id)].name) + " failed"));
           return false;
@@ -325,7 +333,7 @@ llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
     for (const Target *target : options.targets) {
       auto built = buildProgram(func, *target, [&](Attribute attr) {
         auto blob = dyn_cast<BlobAttr>(attr);
-        return blob ? state->sharedBlobs.contains(blob.getKey()) : state->sharedInline.count(debugString(attr)) != 0;
+        return blob ? state->sharedBlobs.contains(blob.getKey()) : state->sharedInline.count(attrText(attr)) != 0;
       });
       if (!built) {
         r.error = llvm::toString(built.takeError());
@@ -358,7 +366,7 @@ llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
       continue;
     }
     if (!r.printed.empty())
-      printed.emplace_back(variantKey(names, shapes[i]), std::move(r.printed));
+      stageTexts.emplace_back(variantKey(names, shapes[i]), std::move(r.printed));
     for (size_t t = 0; t < r.programs.size(); ++t) {
       BuiltProgram &p = r.programs[t];
       state->kernelsOfTarget[t].insert(p.kernels.begin(), p.kernels.end());
@@ -374,7 +382,7 @@ llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
 }
 
 llvm::Error Compilation::generateCode() {
-  Timer timer(times[size_t(StageId::codegen)], state->mutex);
+  StageTimer timer(times[size_t(StageId::codegen)], state->mutex);
   unsigned jobs = options.jobs ? options.jobs : llvm::hardware_concurrency().compute_thread_count();
   bundle.flags["math"] = options.strictMath ? "strict" : "fast";
   for (size_t t = 0; t < options.targets.size(); ++t) {

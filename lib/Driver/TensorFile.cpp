@@ -186,6 +186,11 @@ Expected<TensorData> mrcc::readNpy(ArrayRef<uint8_t> bytes, DType wanted, const 
   if (!header)
     return bad(llvm::toString(header.takeError()));
   text = text.drop_front(size);
+  for (unsigned t = 1; wanted == DType::none && bitWidth(DType(t)); ++t)
+    if (npyItem(DType(t)) == header->item)
+      wanted = DType(t);
+  if (wanted == DType::none)
+    return bad("elements of type '" + header->item + "' are not supported");
   if (header->item != npyItem(wanted))
     return bad(what + " has elements of type " + toString(wanted) + ", the file's are '" + header->item + "'");
   size_t item = std::max<size_t>(1, bitWidth(wanted) / 8);
@@ -216,11 +221,13 @@ Expected<TensorData> mrcc::readTensorFile(const std::string &path, DType wanted,
   auto data = readTensorProto(path);
   if (!data)
     return data.takeError();
-  if (data->type != wanted)
+  if (wanted != DType::none && data->type != wanted)
     return llvm::createStringError((path + ": " + what + " has elements of type " + toString(wanted) + ", the file's are " +
                                     toString(data->type)).str());
   return data;
 }
+
+Expected<TensorData> mrcc::readTensorFile(const std::string &path) { return readTensorFile(path, DType::none, ""); }
 
 std::string mrcc::toNpy(DType type, ArrayRef<int64_t> dims, ArrayRef<uint8_t> data) {
   std::string item = npyItem(type);

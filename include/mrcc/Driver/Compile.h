@@ -73,7 +73,7 @@ public:
   std::vector<std::pair<std::string, std::string>> rejected;  // variant key, why
   StageTime times[7];                                         // by StageId
   /// With stopAfter: the IR after that stage, once (key "") or per variant in the list's order.
-  std::vector<std::pair<std::string, std::string>> printed;
+  std::vector<std::pair<std::string, std::string>> stageTexts;
 
 private:
   struct State;

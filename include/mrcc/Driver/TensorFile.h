@@ -9,7 +9,10 @@ namespace mrcc {
 /// The tensor, dense and row-major, if its elements are of type `wanted`. `what` ("input 'x'") is named in messages.
 llvm::Expected<TensorData> readTensorFile(const std::string &path, DType wanted, const std::string &what);
 
-/// The same of a file's bytes.
+/// The tensor in the file's own type (of those that share a form: bf16, f8e4m3fn, i8, u8).
+llvm::Expected<TensorData> readTensorFile(const std::string &path);
+
+/// The same of a file's bytes; `wanted` none takes any type.
 llvm::Expected<TensorData> readNpy(llvm::ArrayRef<uint8_t> bytes, DType wanted, const std::string &path,
                                    const std::string &what);
 

@@ -1,0 +1,47 @@
+// mrcc: dispatches to a subcommand. Results go to stdout, everything else to stderr.
+#include "Tool.h"
+#include "llvm/Support/Signals.h"
+#include <cctype>
+#include <new>
+
+using namespace mrcc::tool;
+
+/// CLI11's sentences in our form.
+static std::string lowered(std::string message) {
+  if (message.size() > 1 && std::islower(message[1]))
+    message[0] = char(std::tolower(message[0]));
+  while (!message.empty() && (message.back() == '\n' || message.back() == '.'))
+    message.pop_back();
+  return message;
+}
+
+int main(int argc, char **argv) {
+  llvm::sys::PrintStackTraceOnErrorSignal(argv[0]);
+  CLI::App app("mrcc compiles an ONNX model ahead of time for a list of resolutions.", "mrcc");
+  app.set_version_flag("--version", "mrcc " MRCC_VERSION);
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(34);
+  app.footer("Exit codes: 0 done, 1 a check failed, 2 usage, 3 an input was rejected, 4 not supported, 5 the system failed");
+  Command chosen;
+  for (auto *add : {addCompile, addRun, addBench, addDump, addDiff, addVerify})
+    add(app, chosen);
+  Console console;
+  try {
+    app.parse(argc, argv);
+    return chosen(console);
+  } catch (const CLI::Success &success) { // --help, --version
+    return app.exit(success);
+  } catch (const CLI::ParseError &e) {
+    std::string help = "mrcc";
+    for (CLI::App *sub : app.get_subcommands())
+      help += " " + sub->get_name();
+    console.error(lowered(e.what()) + "; see " + help + " --help");
+    return wrongUsage;
+  } catch (const std::bad_alloc &) {
+    console.error("out of memory");
+    return systemFailed;
+  } catch (const std::exception &e) {
+    console.error(e.what());
+    return systemFailed;
+  }
+}
