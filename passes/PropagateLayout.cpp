@@ -14,6 +14,7 @@
 // At the end a transpose that only moves dimensions of size 1 becomes squeeze and unsqueeze: it needs no copy.
 #include "DimAnalysis.h"
 #include "Passes.h"
+#include "ReshapeOperand.h"
 #include "Rewrite.h"
 
 namespace mrcc {
@@ -27,13 +28,6 @@ using namespace mrcc;
 namespace {
 constexpr StringRef pinned = "mrc.pinned";
 constexpr int largestSweeps = 100; // a guard; a few are enough
-
-/// The element of a shape operand that says what a dimension of a reshape becomes.
-struct Origin {
-  Value tensor; // null where a dimension is computed, or may be 0 or -1
-  int64_t index = 0;
-  bool inferred = false; // it is -1
-};
 
 class Propagate {
 public:
@@ -66,8 +60,6 @@ private:
   std::optional<Perm> chooseLayout(Operation *op, ValueRange operands, int64_t rank);
   Value inLayout(Value v, ArrayRef<int64_t> perm, Location loc);
   bool demanded(Value v, ArrayRef<int64_t> perm, int depth);
-  Value reshapeOperand(Location loc, Value input, ArrayRef<Dim> inDims, ArrayRef<Dim> outDims, ArrayRef<Origin> origin);
-  void simplifyShape(ReshapeOp op);
 
   func::FuncOp function;
   OpBuilder b;
@@ -477,79 +469,6 @@ bool Propagate::unsqueeze(UnsqueezeOp op) {
   return true;
 }
 
-static Origin originOf(DimAnalysis &analysis, Value shape, std::optional<SmallVector<Dim>> elements, int64_t index) {
-  if (!shape || !elements || !typeOf(shape).getElementType().isInteger(64))
-    return {};
-  const Dim &d = (*elements)[index];
-  if (d.is(-1))
-    return {nullptr, index, true};
-  return d.is(0) || analysis.isData(d) ? Origin{} : Origin{shape, index, false};
-}
-
-/// The shape operand of a reshape of `input`: numbers, 0 for a dimension that stays in place, one -1 (where there was
-/// one before); what is left comes from the input's own dims or from the element that held it before. Null if that
-/// fails.
-Value Propagate::reshapeOperand(Location loc, Value input, ArrayRef<Dim> inDims, ArrayRef<Dim> outDims,
-                                ArrayRef<Origin> origin) {
-  SmallVector<std::optional<int64_t>> known(outDims.size());
-  for (auto [i, d] : llvm::enumerate(outDims)) {
-    if (d.is(0))
-      return nullptr; // an empty tensor: leave it alone
-    if (d.isConstant())
-      known[i] = d.factor;
-    else if (i < inDims.size() && inDims[i] == d)
-      known[i] = 0;
-  }
-  bool inferred = false;
-  for (bool before : {true, false})
-    for (size_t i = 0; i < known.size(); ++i)
-      if (!known[i] && !inferred && (origin[i].inferred || !before))
-        known[i] = -1, inferred = true;
-  if (llvm::all_of(known, [](auto &k) { return k.has_value(); })) {
-    SmallVector<int64_t> values;
-    for (auto &k : known)
-      values.push_back(*k);
-    return makeIntegers(b, loc, values);
-  }
-  SmallVector<Value> parts;
-  auto one = RankedTensorType::get({1}, b.getI64Type());
-  for (size_t i = 0; i < known.size(); ++i) {
-    auto at = llvm::find(inDims, outDims[i]);
-    int64_t k = at - inDims.begin();
-    if (known[i])
-      parts.push_back(makeIntegers(b, loc, *known[i]));
-    else if (at != inDims.end())
-      parts.push_back(ShapeOp::create(b, loc, one, input, k, b.getI64IntegerAttr(k + 1)));
-    else if (origin[i].tensor)
-      parts.push_back(GatherOp::create(b, loc, one, origin[i].tensor, makeIntegers(b, loc, origin[i].index), 0));
-    else
-      return nullptr;
-  }
-  return ConcatOp::create(b, loc, RankedTensorType::get({int64_t(parts.size())}, b.getI64Type()), parts, 0);
-}
-
-/// Shape arithmetic that only says 0, -1 or numbers becomes a constant.
-void Propagate::simplifyShape(ReshapeOp op) {
-  if (isConstant(op.getShape()))
-    return;
-  b.setInsertionPoint(op);
-  DimAnalysis analysis;
-  SmallVector<Dim> in = analysis.dims(op.getInput()), out = analysis.dims(op.getOutput());
-  auto elements = analysis.elements(op.getShape());
-  SmallVector<Origin> origin;
-  for (size_t i = 0; i < out.size(); ++i)
-    origin.push_back(originOf(analysis, op.getShape(), elements, i));
-  Value shape = reshapeOperand(op.getLoc(), op.getInput(), in, out, origin);
-  Operation *old = op.getShape().getDefiningOp();
-  if (shape && isConstant(shape)) {
-    op.getShapeMutable().assign(shape);
-    op.setAllowzero(false);
-    eraseDead(old);
-  } else if (shape) {
-    eraseDead(shape.getDefiningOp());
-  }
-}
-
 /// reshape and flatten. The cut gives parts of the transposed input; each must hold dims that stand together, in this
 /// order, in the input before the transpose (dims of size 1 stand anywhere).
 bool Propagate::reshape(Operation *op, Value shape, bool allowzero) {
@@ -599,7 +518,7 @@ bool Propagate::reshape(Operation *op, Value shape, bool allowzero) {
       outBefore.push_back(out[j]);
       origin.push_back(originOf(analysis, shape, elements, j));
     }
-  Value mapped = reshapeOperand(op->getLoc(), t.getInput(), before, outBefore, origin);
+  Value mapped = reshapeOperand(b, op->getLoc(), t.getInput(), before, outBefore, origin);
   if (!mapped)
     return false;
   auto type = permuted(typeOf(op->getResult(0)), order);
