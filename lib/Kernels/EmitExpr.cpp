@@ -1,5 +1,5 @@
 // Expression nodes as arith and vector ops. Values: floats as they are, integers signless, bool i1, i4 and u4 in i8
-// (extended), f8 as raw bytes (only moved and cast). f16 and bf16 are computed in f32 and rounded after every node.
+// (extended), bf16 as its bits (i16), f8 as raw bytes (only moved and cast). f16 and bf16 are computed in f32 and rounded after every node.
 #include "VectorMath.h"
 #include "mrcc/Kernels/KernelBuilder.h"
 #include "mlir/IR/Matchers.h"
@@ -379,7 +379,7 @@ Value emitConstant(KernelBuilder &kb, const ExprNode &node, int64_t lanes) {
     attr = kb.b.getFloatAttr(element, v);
   } else {
     uint64_t bits = node.bits;
-    if (isFloat8(node.type)) {
+    if (isFloat(node.type)) { // f8, bf16
       llvm::APFloat v(llvm::bit_cast<double>(node.bits));
       bool lost;
       v.convert(floatSemantics(node.type), llvm::APFloat::rmNearestTiesToEven, &lost);
@@ -410,7 +410,7 @@ Value emitNode(KernelBuilder &kb, const ExprNode &node, ArrayRef<Value> args, Ar
     if (!isHalf(argTypes[0]))
       return floatUnary(kind, x[0]).v;
     Num r = floatUnary(kind, toSingle(x[0], argTypes[0]));
-    return r.isFloat() ? kb.fromF32(r.v, x[0].element()) : r.v;
+    return node.type == DType::boolean ? r.v : kb.fromF32(r.v, x[0].element());
   }
   case Op::binary: {
     auto kind = BinaryKind(node.imm);
@@ -421,7 +421,7 @@ Value emitNode(KernelBuilder &kb, const ExprNode &node, ArrayRef<Value> args, Ar
     if (!isHalf(argTypes[0]))
       return floatBinary(kind, x[0], x[1]).v;
     Num r = floatBinary(kind, toSingle(x[0], argTypes[0]), toSingle(x[1], argTypes[1]));
-    return r.isFloat() ? kb.fromF32(r.v, x[0].element()) : r.v;
+    return node.type == DType::boolean ? r.v : kb.fromF32(r.v, x[0].element());
   }
   case Op::select: return select(x[0], x[1], x[2]).v;
   case Op::cast: return castNum(x[0], argTypes[0], node.type, node.imm == 0).v;

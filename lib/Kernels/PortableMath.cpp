@@ -87,8 +87,8 @@ Value KernelBuilder::toF32(Value x) {
   Bits w{*this, x.getType()};
   if (element.isF32())
     return x;
-  if (element.isBF16())
-    return w.as(w.left(w.wide(w.as(x, b.getI16Type())), 16), b.getF32Type());
+  if (element.isInteger(16)) // bf16
+    return w.as(w.left(w.wide(x), 16), b.getF32Type());
   if (target.has("f16c") || target.has("neon"))
     return arith::ExtFOp::create(b, loc, w.of(b.getF32Type()), x);
   return halfToF32(x);
@@ -106,7 +106,7 @@ Value KernelBuilder::fromF32(Value x, Type to) {
   Value rounded = w.plus(bits, w.plus(even, w.i32(0x7fff)));
   Value nan = w.above(w.conj(bits, w.i32(0x7fffffff)), w.i32(0x7f800000));
   Value quiet = w.disj(bits, w.i32(0x00400000));
-  return w.as(w.narrow(w.right(w.choose(nan, quiet, rounded), 16)), to);
+  return w.narrow(w.right(w.choose(nan, quiet, rounded), 16));
 }
 
 // The exponent and significand move into f32's place; a multiplication by 2^112 then corrects the bias and makes normal

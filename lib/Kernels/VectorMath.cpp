@@ -16,6 +16,9 @@ Num widen(Num x) { return x.op<arith::ExtFOp>(x.typeOf(x.kb->b.getF64Type()), x.
 Num narrow(Num x) { return x.op<arith::TruncFOp>(x.typeOf(x.kb->b.getF32Type()), x.v); }
 /// f of f64 for x of either type.
 Num inDouble(Num x, llvm::function_ref<Num(Num)> f) { return isDouble(x) ? f(x) : narrow(f(widen(x))); }
+/// The same for odd functions; f sees |x|. The sign is put back in x's type: LLVM lowers a copysign whose operands differ
+/// in type, as it makes of f64 signs of f16 results, by a library call.
+Num oddInDouble(Num x, llvm::function_ref<Num(Num)> f) { return copysign(inDouble(abs(x), f), x); }
 
 /// exp(x) = factor * 2^n: n as a float with the integer n in the low bits of `shifted`. |x| < 1000.
 struct Split {
@@ -156,6 +159,7 @@ Num erf(Num x) {
 Num gelu(Num x) {
   Num size = abs(x), positive = larger(x, x.real(0)), tail;
   if (isDouble(x)) {
+    size = smaller(x.real(9), size); // NaN stays
     Num a = size * x.real(0.70710678118654752);
     tail = x.real(0.5) * select(a < x.real(1), x.real(1) - erfSmall(a), erfcLarge(a));
   } else {
@@ -181,7 +185,7 @@ static Num powDouble(Num x, Num y) {
   Num odd = select(even, whole.integer(0), whole);
   Num negative = select(whole, select(odd, -r, r), select(abs(x) == x.real(infinity), r, x.real(NAN)));
   Num minus = x.bits() < x.bits().integer(0); // -0, too
-  negative = select(x == zero, select(odd, copysign(r, x), r), negative);
+  negative = select(x == zero, select(odd, -r, r), negative);
   r = select(minus, negative, r);
   r = select(x != x, x, r);
   r = select(y != y, y, r);
@@ -190,13 +194,13 @@ static Num powDouble(Num x, Num y) {
 Num pow(Num x, Num y) { return isDouble(x) ? powDouble(x, y) : narrow(powDouble(widen(x), widen(y))); }
 
 Num sinh(Num v) {
-  return inDouble(v, [](Num x) {
-    Num size = abs(x), z = x * x;
+  return oddInDouble(v, [](Num x) {
+    Num z = x * x;
     Num small = fma(x * z, polynomial(z, {0.16666666666666666, 0.0083333333333333332, 0.00019841269841269619, 2.7557319224113396e-06,
                                           2.5052108346198191e-08, 1.6059050734494889e-10, 7.6464694781581862e-13,
                                           2.8486834750908024e-15}), x); // 1e-22
-    Num half = exp(size - x.real(ln2)); // half of exp, so that it overflows where sinh does
-    return select(size < x.real(1), small, copysign(half - x.real(0.25) / half, x));
+    Num half = exp(x - x.real(ln2)); // half of exp, so that it overflows where sinh does
+    return select(x < x.real(1), small, half - x.real(0.25) / half);
   });
 }
 Num cosh(Num v) {
@@ -206,29 +210,29 @@ Num cosh(Num v) {
   });
 }
 Num asinh(Num v) {
-  return inDouble(v, [](Num x) {
-    Num size = abs(x), z = size * size, one = x.real(1);
-    Num small = log1p(size + z / (one + sqrt(one + z)));
-    return copysign(select(size < x.real(0x1p28), small, log(size) + x.real(ln2)), x);
+  return oddInDouble(v, [](Num x) {
+    Num z = x * x, one = x.real(1);
+    Num small = log1p(x + z / (one + sqrt(one + z)));
+    return select(x < x.real(0x1p28), small, log(x) + x.real(ln2));
   });
 }
 Num acosh(Num v) {
   return inDouble(v, [](Num x) {
     Num t = x - x.real(1);
     Num small = log1p(t + sqrt(fma(t, t, t + t)));
-    return select(x < x.real(0x1p28), small, log(x) + x.real(ln2)); // x < 1: sqrt of a negative number, NaN
+    Num r = select(x < x.real(0x1p28), small, log(x) + x.real(ln2));
+    return select(t < x.real(0), x.real(NAN), r);
   });
 }
 Num atanh(Num v) {
-  return inDouble(v, [](Num x) {
-    Num size = abs(x), one = x.real(1);
-    return copysign(x.real(0.5) * log1p((size + size) / (one - size)), x);
+  return oddInDouble(v, [](Num x) {
+    return x.real(0.5) * log1p((x + x) / (x.real(1) - x));
   });
 }
 
 // Division with remainder in steps of at most 2^24 times y, each exact: y times a quotient of 24 bits fits, in two
 // halves of y for f64.
-static Num fmodDouble(Num x, Num y) {
+static Num fmodDouble(Num x, Num y) { // of |x|
   KernelBuilder &kb = *x.kb;
   Num size = abs(y), mask = size.bits().integer(int64_t(0xfffffffff8000000));
   Num high = (size.bits() & mask).asFloat(), low = size - high;
@@ -252,8 +256,8 @@ static Num fmodDouble(Num x, Num y) {
   }
   Num r(kb, loop.getResult(0));
   Num undefined = (size == x.real(0)) | (abs(x) == x.real(infinity)) | (x != x) | (y != y);
-  return select(undefined, x.real(NAN), copysign(r, x));
+  return select(undefined, x.real(NAN), r);
 }
-Num fmod(Num x, Num y) { return isDouble(x) ? fmodDouble(x, y) : narrow(fmodDouble(widen(x), widen(y))); }
+Num fmod(Num x, Num y) { return copysign(isDouble(x) ? fmodDouble(x, y) : narrow(fmodDouble(widen(x), widen(y))), x); }
 
 } // namespace mrcc::vmath

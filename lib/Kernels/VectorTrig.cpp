@@ -151,11 +151,12 @@ Num tan(Num v) {
 }
 
 Num asin(Num v) {
-  return inDouble(v, [](Num x) { // beyond 1/2: pi / 2 - 2 asin(sqrt((1 - x) / 2)); beyond 1: sqrt gives NaN
-    Num size = abs(x), small = size <= x.real(0.5);
-    Num a = asinSmall(select(small, size, sqrt((x.real(1) - size) * x.real(0.5))));
-    return copysign(select(small, a, x.real(1.5707963267948966) - (a + a)), x);
+  Num positive = inDouble(abs(v), [](Num x) { // beyond 1/2: pi / 2 - 2 asin(sqrt((1 - x) / 2)); beyond 1: sqrt gives NaN
+    Num small = x <= x.real(0.5);
+    Num a = asinSmall(select(small, x, sqrt((x.real(1) - x) * x.real(0.5))));
+    return select(small, a, x.real(1.5707963267948966) - (a + a));
   });
+  return copysign(positive, v);
 }
 Num acos(Num v) {
   return inDouble(v, [](Num x) {
@@ -165,8 +166,6 @@ Num acos(Num v) {
     return select(small, select(minus, half + a, half - a), select(minus, x.real(3.1415926535897931) - twice, twice));
   });
 }
-Num atan(Num v) {
-  return inDouble(v, [](Num x) { return copysign(atanPositive(abs(x)), x); });
-}
+Num atan(Num v) { return copysign(inDouble(abs(v), atanPositive), v); }
 
 } // namespace mrcc::vmath

@@ -1,0 +1,62 @@
+// The loop family's plan: a domain of nested levels over which a body runs. A launch becomes a plan and run-time
+// parameters (LoopBind.cpp); the plan is the kernel's description (LoopPlan.cpp) and becomes code (LoopEmit.cpp).
+//
+// Levels: the parallel dims, outer to inner, then the reduced ones. One of them is the vector level: the last parallel
+// level (then reductions run inside it, one accumulator a lane) or the last reduced level (then lanes are combined at the
+// end, in a fixed order).
+#pragma once
+#include "mrcc/Kernels/Kernel.h"
+
+namespace mrcc::loops {
+
+enum class Combine : uint8_t { sum, prod, max, min, argmax, argmin, argmax_last, argmin_last };
+inline bool isArg(Combine c) { return c >= Combine::argmax; }
+
+/// How a view's address moves along a level (or, for a view read by load_at, along a dimension of its own).
+enum class Step : uint8_t { none = 0, unit = 1, strided = 2 };
+
+struct Plan {
+  std::vector<DType> types;                // of views, outputs first
+  unsigned outputs = 1, rank = 0, parallel = 0, vector = 0, immediates = 0;
+  bool transpose = false;                  // the two innermost parallel levels are walked in square tiles
+  std::vector<std::vector<Step>> steps;    // for each view, by level; own dims where `indexed`
+  std::vector<Combine> combines;           // argmax and argmin take two results: value and index
+  Expr body;                               // iter: levels
+
+  unsigned inputs() const { return types.size() - outputs; }
+  bool reduces() const { return !combines.empty(); }
+  bool vectorReduces() const { return vector >= parallel; }
+  /// Results that are combined; the others are stored.
+  unsigned combined() const;
+  bool indexed(unsigned view) const;       // read by load_at
+  unsigned levelsOutsideRow() const { return transpose ? parallel - 2 : vectorReduces() || parallel == 0 ? parallel : parallel - 1; }
+
+  KernelDescription describe() const;
+  static llvm::Expected<Plan> parse(const KernelDescription &kernel);
+};
+
+/// Where the run-time parameters lie: fixed ones, then those that the plan calls for.
+struct Params {
+  enum Fixed : unsigned { perUnit, items, blocks, blockSize, count };
+  explicit Params(const Plan &plan);
+  unsigned extent(unsigned level) const { return count + level; }
+  /// Of a view's strided step.
+  unsigned stride(unsigned view, unsigned level) const { return strides.at({view, level}); }
+  unsigned operandExtent(uint32_t imm) const { return extents.at(imm); }
+  unsigned immediate(unsigned i) const { return firstImmediate + i; }
+  std::map<std::pair<unsigned, unsigned>, unsigned> strides;
+  std::map<uint32_t, unsigned> extents; // by the imm of extent nodes
+  unsigned firstImmediate = 0, total = 0;
+};
+
+/// Levels (or dims) that each node's value depends on, as bits; `load` says those of a load of a view.
+std::vector<uint32_t> dependencies(const Expr &body, llvm::function_ref<uint32_t(uint32_t operand)> load);
+/// The constant by which `node` (i64) grows when dimension `dim` does; nothing if it does not grow evenly.
+std::optional<int64_t> coefficient(const Expr &body, const std::vector<uint32_t> &deps, uint32_t node, uint32_t dim);
+
+/// Elements on each side of a tile of a transposition.
+constexpr int64_t tileSide = 64;
+/// Both extents of a transposition are at least this.
+constexpr int64_t smallestTile = 16;
+
+} // namespace mrcc::loops

@@ -1,0 +1,194 @@
+// Loads, stores and computed places of the loop family. A unit step is a vector load, a step of its own is one load a lane.
+// An index that grows evenly along the vector level is computed once, for the first lane.
+#include "LoopEmit.h"
+
+using namespace mlir;
+
+namespace mrcc::loops {
+
+using Op = ExprNode::Op;
+
+Value Emitter::asI64(Index x) { return arith::IndexCastOp::create(kb.b, kb.loc, kb.b.getI64Type(), kb.ssa(x)); }
+
+Index Emitter::asIndex(Value v) {
+  llvm::APInt constant;
+  if (auto op = v.getDefiningOp<arith::ConstantIntOp>())
+    return op.value();
+  return arith::IndexCastOp::create(kb.b, kb.loc, kb.b.getIndexType(), v).getResult();
+}
+
+Value Emitter::evaluate(uint32_t n, int64_t u) {
+  const ExprNode &node = plan.body.nodes[n];
+  bool vector = isWide(n) && state.lanes > 0;
+  switch (node.op) {
+  case Op::iter: {
+    Index at = state.iters[node.imm];
+    if (!isWide(n))
+      return asI64(at);
+    Value base = asI64(kb.add(at, u * state.lanes));
+    if (!vector)
+      return base;
+    SmallVector<int64_t> lane(state.lanes);
+    for (int64_t i = 0; i < state.lanes; ++i)
+      lane[i] = i;
+    auto type = VectorType::get({state.lanes}, kb.b.getI64Type());
+    Value steps = arith::ConstantOp::create(kb.b, kb.loc, DenseElementsAttr::get(type, ArrayRef<int64_t>(lane)));
+    return arith::AddIOp::create(kb.b, kb.loc, kb.splat(base, state.lanes), steps);
+  }
+  case Op::load: return loadNode(node, isWide(n), u);
+  case Op::load_at: return loadAtNode(node, isWide(n), u);
+  case Op::extent: return asI64(kb.param(params.operandExtent(node.imm)));
+  case Op::param: {
+    Value bits = asI64(kb.param(params.immediate(node.imm)));
+    if (node.type == DType::f64)
+      return arith::BitcastOp::create(kb.b, kb.loc, kb.b.getF64Type(), bits);
+    if (node.type != DType::f32)
+      return bits;
+    Value low = arith::TruncIOp::create(kb.b, kb.loc, kb.b.getI32Type(), bits);
+    return arith::BitcastOp::create(kb.b, kb.loc, kb.b.getF32Type(), low);
+  }
+  default: break;
+  }
+  Values args;
+  SmallVector<DType> types;
+  bool spread = false;
+  for (uint32_t arg : node.args) {
+    const Values &v = state.values[arg];
+    args.push_back(v[v.size() > 1 ? u : 0]);
+    types.push_back(plan.body.nodes[arg].type);
+    spread |= isa<VectorType>(args.back().getType());
+  }
+  return emitNode(kb, node, args, types, spread ? state.lanes : 0);
+}
+
+//===-- loads -----------------------------------------------------------------------------------------------------===//
+
+Index Emitter::laneOffset(unsigned view, int64_t element) const {
+  auto *self = const_cast<Emitter *>(this);
+  return kb.add(state.offsets[view], kb.mul(element, self->stride(view, plan.vector)));
+}
+
+/// One element. i4 and u4: two a byte, the first in the low half.
+Value Emitter::loadAt(unsigned view, Index offset) {
+  DType type = plan.types[view];
+  if (bitWidth(type) != 4)
+    return kb.load(views[view], {offset});
+  Index byte = kb.div(offset, 2), half = kb.rem(offset, 2);
+  Num raw(kb, kb.load(views[view], {byte}));
+  Num high = raw >> 4, low = raw & raw.integer(15);
+  Num nibble = select(Num(kb, kb.equal(half, 1)), high, low);
+  if (type == DType::u4)
+    return nibble.v;
+  return ((nibble ^ nibble.integer(8)) - nibble.integer(8)).v; // extends the sign
+}
+
+Value Emitter::gather(unsigned view, llvm::function_ref<Index(int64_t)> offset) {
+  Values elements;
+  for (int64_t lane = 0; lane < state.lanes; ++lane)
+    elements.push_back(loadAt(view, offset(lane)));
+  auto type = VectorType::get({state.lanes}, elements[0].getType());
+  return vector::FromElementsOp::create(kb.b, kb.loc, type, elements);
+}
+
+Value Emitter::loadNode(const ExprNode &node, bool spread, int64_t u) {
+  unsigned view = plan.outputs + node.imm;
+  if (!spread)
+    return loadAt(view, state.offsets[view]);
+  if (!state.lanes)
+    return loadAt(view, laneOffset(view, u));
+  if (step(view, plan.vector) == Step::unit)
+    return kb.loadVector(views[view], {laneOffset(view, u * state.lanes)}, state.lanes);
+  return gather(view, [&](int64_t lane) { return laneOffset(view, u * state.lanes + lane); });
+}
+
+/// The value of an evenly growing index in the first lane of vector u.
+Value Emitter::scalarBase(uint32_t n, int64_t u) {
+  const ExprNode &node = plan.body.nodes[n];
+  if (!isWide(n))
+    return state.values[n][0];
+  if (node.op == Op::iter)
+    return asI64(kb.add(state.iters[node.imm], u * std::max<int64_t>(state.lanes, 1)));
+  Value a = scalarBase(node.args[0], u), b = scalarBase(node.args[1], u);
+  return emitNode(kb, node, {a, b}, {DType::i64, DType::i64}, 0);
+}
+
+Value Emitter::loadAtNode(const ExprNode &node, bool spread, int64_t u) {
+  unsigned view = plan.outputs + node.imm;
+  auto strideOf = [&](unsigned k) { return stride(view, k); };
+  auto scalars = [&](llvm::function_ref<Value(uint32_t)> value) {
+    Index offset = 0;
+    for (auto [k, arg] : llvm::enumerate(node.args))
+      if (step(view, k) != Step::none)
+        offset = kb.add(offset, kb.mul(asIndex(value(arg)), strideOf(k)));
+    return offset;
+  };
+  auto stored = [&](uint32_t arg) {
+    const Values &v = state.values[arg];
+    return v[v.size() > 1 ? u : 0];
+  };
+  if (!spread || !state.lanes)
+    return loadAt(view, scalars(stored));
+  // Even growth: a base and one step for all lanes.
+  std::vector<uint32_t> deps(plan.body.nodes.size());
+  for (uint32_t n = 0; n < deps.size(); ++n)
+    deps[n] = isWide(n) ? 1u << plan.vector : 0;
+  bool even = true;
+  Index grows = 0;
+  for (auto [k, arg] : llvm::enumerate(node.args)) {
+    auto c = coefficient(plan.body, deps, arg, plan.vector);
+    even &= c.has_value();
+    if (even && *c && step(view, k) != Step::none)
+      grows = kb.add(grows, kb.mul(*c, strideOf(k)));
+  }
+  if (even) {
+    Index base = scalars([&](uint32_t arg) { return scalarBase(arg, u); });
+    if (grows.isConstant() && grows.constant == 1)
+      return kb.loadVector(views[view], {base}, state.lanes);
+    return gather(view, [&](int64_t lane) { return kb.add(base, kb.mul(lane, grows)); });
+  }
+  // Any index: the offset of each lane.
+  Value offsets;
+  for (auto [k, arg] : llvm::enumerate(node.args)) {
+    if (step(view, k) == Step::none)
+      continue;
+    Value i = stored(arg);
+    Num index(kb, isa<VectorType>(i.getType()) ? i : kb.splat(i, state.lanes));
+    if (step(view, k) == Step::strided)
+      index = index * Num(kb, kb.splat(asI64(strideOf(k)), state.lanes));
+    offsets = offsets ? (Num(kb, offsets) + index).v : index.v;
+  }
+  return gather(view, [&](int64_t lane) {
+    return asIndex(vector::ExtractOp::create(kb.b, kb.loc, offsets, ArrayRef<int64_t>{lane}));
+  });
+}
+
+//===-- stores ----------------------------------------------------------------------------------------------------===//
+
+void Emitter::storeResults(int64_t u) {
+  for (unsigned o = 0; o < plan.outputs; ++o) {
+    const Values &v = state.values[plan.body.results[plan.combined() + o]];
+    store(o, v[v.size() > 1 ? u : 0], u);
+  }
+}
+
+void Emitter::store(unsigned view, Value v, int64_t u) {
+  bool along = plan.rank && !plan.vectorReduces(); // outputs move along the vector level
+  bool isVector = isa<VectorType>(v.getType());
+  if (!along || !state.lanes) {
+    Index at = along ? laneOffset(view, u) : state.offsets[view];
+    if (bitWidth(plan.types[view]) != 4)
+      return kb.store(v, views[view], {at});
+    Index byte = kb.div(at, 2);
+    Num old(kb, kb.load(views[view], {byte})), nibble = Num(kb, v) & old.integer(15);
+    Num upper = (old & old.integer(15)) | (nibble << 4), lower = (old & old.integer(-16)) | nibble;
+    return kb.store(select(Num(kb, kb.equal(kb.rem(at, 2), 1)), upper, lower).v, views[view], {byte});
+  }
+  if (!isVector)
+    v = kb.splat(v, state.lanes);
+  if (step(view, plan.vector) == Step::unit)
+    return kb.storeVector(v, views[view], {laneOffset(view, u * state.lanes)});
+  for (int64_t lane = 0; lane < state.lanes; ++lane)
+    kb.store(vector::ExtractOp::create(kb.b, kb.loc, v, ArrayRef<int64_t>{lane}), views[view], {laneOffset(view, u * state.lanes + lane)});
+}
+
+} // namespace mrcc::loops

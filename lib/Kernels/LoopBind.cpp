@@ -1,0 +1,546 @@
+// From a launch to a plan and its parameters:
+//
+//   1. settle    the body on this domain: dims of one point become 0; index comparisons and clamps that the extents decide
+//                go away (a window that never leaves its input has no guards)
+//   2. order     parallel dims by the output's strides, reduced dims by the inputs', largest first
+//   3. merge     neighbours that are jointly contiguous in every view and whose index the body does not use
+//   4. vector    the dim that costs least to vectorise: unit steps are one load a vector, other steps one a lane; a dim
+//                shorter than a vector runs as scalars; combining lanes costs once a row. Two dims of unit step, one on
+//                either side, make a transposition in tiles
+//   5. units     about 32 K element operations each, from extents alone
+#include "Families.h"
+#include "Loop.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace mrcc::loops {
+
+using Op = ExprNode::Op;
+
+namespace {
+
+llvm::Error fail(const llvm::Twine &message) { return llvm::createStringError(llvm::inconvertibleErrorCode(), "loop: " + message); }
+
+/// A dim of the domain while plans are made.
+struct Dim {
+  int64_t extent = 1;
+  bool reduced = false;
+  std::vector<uint32_t> from;    // the body's dims that it stands for
+  std::vector<int64_t> strides;  // by view; 0 for views that are indexed
+};
+
+struct Range {
+  int64_t low, high;
+};
+
+class Binder {
+public:
+  Binder(const LaunchSite &site, const Target &target) : site(site), target(target) {}
+  llvm::Expected<BoundLaunch> bind();
+
+private:
+  llvm::Error read();
+  llvm::Error readCombines();
+  llvm::Error checkViews();
+  void settle();
+  void makeDims();
+  void order();
+  void merge();
+  bool mergeable(const Dim &outer, const Dim &inner) const;
+  void chooseVector();
+  double cost(unsigned dim) const;
+  int64_t stepOf(uint32_t node, const Dim &dim, bool &even) const;
+  bool tileable(unsigned column, unsigned row) const;
+  void moveLast(unsigned dim, bool reduced);
+  void fill();
+  Step stepFor(int64_t stride) const { return stride == 0 ? Step::none : stride == 1 ? Step::unit : Step::strided; }
+  std::optional<Range> rangeOf(uint32_t node, const std::vector<std::optional<Range>> &known) const;
+  const View &input(uint32_t i) const { return site.views[site.outputs + i]; }
+
+  const LaunchSite &site;
+  const Target &target;
+  std::vector<int64_t> extents;
+  std::vector<bool> reduced;
+  std::vector<bool> indexed; // by input
+  std::vector<Dim> dims;     // parallel ones first
+  unsigned parallel = 0;
+  unsigned vector = 0;
+  std::vector<uint32_t> deps; // of the body's nodes on the body's dims
+  Expr body;
+  Plan plan;
+  BoundLaunch bound;
+};
+
+//===-- reading ---------------------------------------------------------------------------------------------------===//
+
+llvm::Error Binder::read() {
+  auto it = site.config.find("extents");
+  if (it == site.config.end())
+    return fail("no extents");
+  extents = it->second;
+  if (extents.size() > 16)
+    return fail("a domain of " + llvm::Twine(extents.size()) + " dimensions, 16 are possible");
+  reduced.assign(extents.size(), false);
+  if (auto r = site.config.find("reduce"); r != site.config.end())
+    for (int64_t d : r->second) {
+      if (d < 0 || d >= int64_t(extents.size()))
+        return fail("reduced dimension " + llvm::Twine(d) + " of " + llvm::Twine(extents.size()));
+      reduced[d] = true;
+    }
+  if (llvm::Error e = readCombines())
+    return e;
+  body = site.body;
+  plan.outputs = site.outputs;
+  plan.immediates = site.immediates.size();
+  for (const View &v : site.views)
+    plan.types.push_back(v.type);
+  if (body.results.size() != plan.combined() + site.outputs)
+    return fail("the body has " + llvm::Twine(body.results.size()) + " results, expected " + llvm::Twine(plan.combined()) + " combined and " +
+                llvm::Twine(site.outputs) + " stored");
+  return checkViews();
+}
+
+llvm::Error Binder::readCombines() {
+  auto it = site.words.find("combine");
+  if (it == site.words.end()) {
+    if (llvm::is_contained(reduced, true))
+      return fail("reduced dimensions without combine");
+    return llvm::Error::success();
+  }
+  llvm::SmallVector<llvm::StringRef> words;
+  llvm::SplitString(it->second, words, " ,");
+  for (llvm::StringRef word : words) {
+    int kind = llvm::StringSwitch<int>(word)
+                   .Case("sum", int(Combine::sum)).Case("prod", int(Combine::prod)).Case("max", int(Combine::max))
+                   .Case("min", int(Combine::min)).Case("argmax", int(Combine::argmax)).Case("argmin", int(Combine::argmin))
+                   .Case("argmax_last", int(Combine::argmax_last)).Case("argmin_last", int(Combine::argmin_last)).Default(-1);
+    if (kind < 0)
+      return fail("unknown combine '" + word + "'");
+    plan.combines.push_back(Combine(kind));
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error Binder::checkViews() {
+  indexed.assign(site.numInputs(), false);
+  for (const ExprNode &node : body.nodes) {
+    if (node.op == Op::iter && node.imm >= extents.size())
+      return fail("iter " + llvm::Twine(node.imm) + " of " + llvm::Twine(extents.size()) + " dimensions");
+    if (node.op == Op::param && node.imm >= site.immediates.size())
+      return fail("param " + llvm::Twine(node.imm) + " of " + llvm::Twine(site.immediates.size()) + " immediates");
+    bool reads = node.op == Op::load || node.op == Op::load_at;
+    uint32_t operand = node.op == Op::extent ? node.imm / 16 : node.imm;
+    if ((reads || node.op == Op::extent) && operand >= site.numInputs())
+      return fail("operand " + llvm::Twine(operand) + " of " + llvm::Twine(site.numInputs()));
+    if (reads && node.type != input(operand).type)
+      return fail("operand " + llvm::Twine(operand) + " is " + toString(input(operand).type) + ", the body loads " + toString(node.type));
+    if (node.op == Op::load_at) {
+      indexed[operand] = true;
+      if (node.args.size() != input(operand).dims.size())
+        return fail("load_at with " + llvm::Twine(node.args.size()) + " indices of operand " + llvm::Twine(operand) + " with " +
+                    llvm::Twine(input(operand).dims.size()) + " dimensions");
+    }
+  }
+  for (unsigned i = 0; i < site.views.size(); ++i) {
+    const View &v = site.views[i];
+    bool loaded = i < site.outputs || llvm::any_of(body.nodes, [&](const ExprNode &n) { return n.op == Op::load && n.imm + site.outputs == i; });
+    if (loaded && v.strides.size() != extents.size())
+      return fail("view " + llvm::Twine(i) + " has " + llvm::Twine(v.strides.size()) + " dimensions, the domain " + llvm::Twine(extents.size()));
+  }
+  for (unsigned o = 0; o < site.outputs; ++o) {
+    DType stored = body.nodes[body.results[plan.combined() + o]].type;
+    if (stored != site.output(o).type)
+      return fail("result " + llvm::Twine(o) + " is " + toString(stored) + ", its view " + toString(site.output(o).type));
+  }
+  return llvm::Error::success();
+}
+
+//===-- settling the body -----------------------------------------------------------------------------------------===//
+
+std::optional<Range> Binder::rangeOf(uint32_t n, const std::vector<std::optional<Range>> &known) const {
+  const ExprNode &node = body.nodes[n];
+  auto exactly = [](int64_t v) { return Range{v, v}; };
+  if (node.type != DType::i64)
+    return std::nullopt;
+  switch (node.op) {
+  case Op::constant: return exactly(node.bits);
+  case Op::iter: return Range{0, std::max<int64_t>(extents[node.imm] - 1, 0)};
+  case Op::extent: return exactly(input(node.imm / 16).dims[node.imm % 16]);
+  case Op::param: return exactly(site.immediates[node.imm]);
+  case Op::clamp_index: {
+    auto count = known[node.args[1]];
+    return count ? std::optional(Range{0, std::max<int64_t>(count->high - 1, 0)}) : std::nullopt;
+  }
+  case Op::binary: break;
+  default: return std::nullopt;
+  }
+  auto a = known[node.args[0]], b = known[node.args[1]];
+  if (!a || !b)
+    return std::nullopt;
+  const int64_t big = int64_t(1) << 40;
+  for (const Range &r : {*a, *b})
+    if (r.low < -big || r.high > big)
+      return std::nullopt;
+  switch (BinaryKind(node.imm)) {
+  case BinaryKind::add: return Range{a->low + b->low, a->high + b->high};
+  case BinaryKind::sub: return Range{a->low - b->high, a->high - b->low};
+  case BinaryKind::mul: {
+    if (std::max(std::abs(b->low), std::abs(b->high)) > (1 << 20))
+      return std::nullopt;
+    int64_t all[] = {a->low * b->low, a->low * b->high, a->high * b->low, a->high * b->high};
+    return Range{*std::min_element(all, all + 4), *std::max_element(all, all + 4)};
+  }
+  case BinaryKind::div:
+    if (a->low >= 0 && b->low > 0)
+      return Range{a->low / b->high, a->high / b->low};
+    return std::nullopt;
+  case BinaryKind::mod:
+    return b->low > 0 ? std::optional(Range{0, b->high - 1}) : std::nullopt;
+  case BinaryKind::max: return Range{std::max(a->low, b->low), std::max(a->high, b->high)};
+  case BinaryKind::min: return Range{std::min(a->low, b->low), std::min(a->high, b->high)};
+  default: return std::nullopt;
+  }
+}
+
+void Binder::settle() {
+  std::vector<std::optional<Range>> known;
+  for (uint32_t n = 0; n < body.nodes.size(); ++n)
+    known.push_back(rangeOf(n, known));
+  auto decided = [&](const ExprNode &node) -> std::optional<bool> {
+    if (node.op != Op::binary || node.type != DType::boolean)
+      return std::nullopt;
+    auto a = known[node.args[0]], b = known[node.args[1]];
+    if (!a || !b)
+      return std::nullopt;
+    auto order = [](bool yes, bool no) { return yes ? std::optional(true) : no ? std::optional(false) : std::nullopt; };
+    switch (BinaryKind(node.imm)) {
+    case BinaryKind::lt: return order(a->high < b->low, a->low >= b->high);
+    case BinaryKind::le: return order(a->high <= b->low, a->low > b->high);
+    case BinaryKind::gt: return order(a->low > b->high, a->high <= b->low);
+    case BinaryKind::ge: return order(a->low >= b->high, a->high < b->low);
+    default: return std::nullopt;
+    }
+  };
+  Expr settled;
+  std::vector<uint32_t> renamed;
+  for (const ExprNode &old : body.nodes) {
+    ExprNode node = old;
+    for (uint32_t &arg : node.args)
+      arg = renamed[arg];
+    if (auto fixed = decided(old)) {
+      renamed.push_back(settled.integer(DType::boolean, *fixed));
+      continue;
+    }
+    switch (old.op) {
+    case Op::iter: renamed.push_back(extents[old.imm] == 1 ? settled.integer(DType::i64, 0) : settled.add(node)); break;
+    case Op::clamp_index: {
+      auto x = known[old.args[0]], count = known[old.args[1]];
+      bool inside = x && count && x->low >= 0 && x->high < count->low;
+      renamed.push_back(inside ? node.args[0] : settled.clampIndex(node.args[0], node.args[1]));
+      break;
+    }
+    case Op::unary: renamed.push_back(settled.unary(UnaryKind(old.imm), node.args[0])); break;
+    case Op::binary: renamed.push_back(settled.binary(BinaryKind(old.imm), node.args[0], node.args[1])); break;
+    case Op::select: renamed.push_back(settled.select(node.args[0], node.args[1], node.args[2])); break;
+    case Op::load: // of an operand that is also indexed: at this point
+      if (indexed[old.imm]) {
+        for (size_t d = 0; d < extents.size(); ++d)
+          node.args.push_back(input(old.imm).dims[d] == 1 ? settled.integer(DType::i64, 0) : settled.iter(d));
+        node.op = Op::load_at;
+      }
+      [[fallthrough]];
+    default: renamed.push_back(settled.add(node));
+    }
+  }
+  for (uint32_t r : body.results)
+    settled.results.push_back(renamed[r]);
+  body = settled.pruned();
+}
+
+//===-- dims ------------------------------------------------------------------------------------------------------===//
+
+void Binder::makeDims() {
+  deps = dependencies(body, [&](uint32_t operand) {
+    uint32_t mask = 0;
+    for (size_t d = 0; d < extents.size(); ++d)
+      if (extents[d] != 1 && input(operand).strides[d] != 0)
+        mask |= 1u << d;
+    return mask;
+  });
+  for (bool wanted : {false, true})
+    for (uint32_t d = 0; d < extents.size(); ++d) {
+      if (reduced[d] != wanted || extents[d] == 1)
+        continue;
+      Dim dim{extents[d], wanted, {d}, {}};
+      for (unsigned v = 0; v < site.views.size(); ++v) {
+        bool plain = v < site.outputs || llvm::any_of(body.nodes, [&](const ExprNode &n) { return n.op == Op::load && n.imm + site.outputs == v; });
+        dim.strides.push_back(plain ? site.views[v].strides[d] : 0);
+      }
+      dims.push_back(std::move(dim));
+    }
+}
+
+/// How far a load or load_at moves in memory when `dim` does; `even` is false where that is not one number.
+int64_t Binder::stepOf(uint32_t n, const Dim &dim, bool &even) const {
+  const ExprNode &node = body.nodes[n];
+  even = true;
+  if (node.op == Op::load)
+    return dim.strides[site.outputs + node.imm];
+  int64_t step = 0;
+  for (auto [k, arg] : llvm::enumerate(node.args)) {
+    for (uint32_t f : dim.from) { // the body does not use the index of a merged dim: 0, or uneven by a loaded index
+      auto c = coefficient(body, deps, arg, f);
+      even &= c.has_value();
+      step += c.value_or(0) * input(node.imm).strides[k];
+    }
+  }
+  return even ? step : 0;
+}
+
+void Binder::order() {
+  auto memoryStep = [&](const Dim &dim) {
+    int64_t step = 0;
+    for (uint32_t n = 0; n < body.nodes.size(); ++n)
+      if (body.nodes[n].op == Op::load || body.nodes[n].op == Op::load_at) {
+        bool even;
+        if (int64_t s = std::abs(stepOf(n, dim, even)); s && (!step || s < step))
+          step = s;
+      }
+    return step;
+  };
+  parallel = llvm::count_if(dims, [](const Dim &d) { return !d.reduced; });
+  std::stable_sort(dims.begin(), dims.begin() + parallel, [&](const Dim &a, const Dim &b) {
+    int64_t x = std::abs(a.strides[0]), y = std::abs(b.strides[0]);
+    return x != y ? x > y : memoryStep(a) > memoryStep(b);
+  });
+  std::stable_sort(dims.begin() + parallel, dims.end(), [&](const Dim &a, const Dim &b) { return memoryStep(a) > memoryStep(b); });
+}
+
+bool Binder::mergeable(const Dim &outer, const Dim &inner) const {
+  if (outer.reduced != inner.reduced)
+    return false;
+  for (const ExprNode &node : body.nodes)
+    if (node.op == Op::iter && (llvm::is_contained(outer.from, node.imm) || llvm::is_contained(inner.from, node.imm)))
+      return false;
+  for (size_t v = 0; v < outer.strides.size(); ++v)
+    if (outer.strides[v] != inner.strides[v] * inner.extent)
+      return false;
+  return true;
+}
+
+void Binder::merge() {
+  for (size_t i = 0; i + 1 < dims.size();) {
+    if (!mergeable(dims[i], dims[i + 1])) {
+      ++i;
+      continue;
+    }
+    dims[i + 1].extent *= dims[i].extent;
+    llvm::append_range(dims[i + 1].from, dims[i].from);
+    dims.erase(dims.begin() + i);
+    if (i > 0)
+      --i;
+  }
+  parallel = llvm::count_if(dims, [](const Dim &d) { return !d.reduced; });
+}
+
+//===-- the vector level ------------------------------------------------------------------------------------------===//
+
+/// Instructions an element when `d` is the vector level, roughly.
+double Binder::cost(unsigned d) const {
+  const Dim &dim = dims[d];
+  unsigned widest = 8;
+  for (const ExprNode &node : body.nodes)
+    if (node.type != DType::i64 && node.type != DType::boolean)
+      widest = std::max(widest, bitWidth(node.type));
+  for (unsigned o = 0; o < site.outputs; ++o)
+    widest = std::max(widest, bitWidth(site.output(o).type));
+  double lanes = std::max(1u, target.vectorBits / widest), a = 0;
+  uint32_t mask = 0;
+  for (uint32_t f : dim.from)
+    mask |= 1u << f;
+  bool vectorised = dim.extent >= lanes;
+  double whole = vectorised ? std::ceil(dim.extent / lanes) / dim.extent : 1; // vectors an element
+  double outside = double(1) / dim.extent;                                    // once a row
+  auto access = [&](int64_t step, bool even) {
+    if (even && step == 0)
+      return outside;
+    return even && step == 1 ? whole : vectorised ? 1.5 : 1.0;
+  };
+  for (uint32_t n = 0; n < body.nodes.size(); ++n) {
+    const ExprNode &node = body.nodes[n];
+    if (node.op == Op::load || node.op == Op::load_at) {
+      bool even;
+      int64_t step = stepOf(n, dim, even);
+      a += access(step, even) * (even ? 1 : 2);
+    } else if (node.op == Op::unary || node.op == Op::binary || node.op == Op::select || node.op == Op::cast) {
+      bool heavy = node.op == Op::unary && isFloat(node.type);
+      a += (deps[n] & mask ? whole : outside) * (heavy ? 8 : 1);
+    }
+  }
+  if (!dim.reduced)
+    for (unsigned o = 0; o < site.outputs; ++o) {
+      double stores = access(dim.strides[o], true);
+      for (const Dim &r : dims)
+        if (r.reduced)
+          stores /= std::max<int64_t>(r.extent, 1);
+      a += stores;
+    }
+  else // lanes are combined once a row
+    a += (vectorised ? 12.0 : 4.0) * outside * std::max<size_t>(1, plan.combines.size()) + whole;
+  return a + 2 * outside;
+}
+
+/// Whether the launch is a transposition of `column` (unit step in some operand) and `row` (unit step in the output).
+bool Binder::tileable(unsigned column, unsigned row) const {
+  if (plan.reduces() || site.outputs != 1 || dims[column].extent < smallestTile || dims[row].extent < smallestTile)
+    return false;
+  if (dims[row].strides[0] != 1 || bitWidth(site.output().type) < 8)
+    return false;
+  bool any = false;
+  for (const ExprNode &node : body.nodes) {
+    if (node.op == Op::load_at || node.op == Op::iter)
+      return false;
+    if (node.op != Op::load)
+      continue;
+    const auto &strides = dims[column].strides;
+    unsigned v = site.outputs + node.imm;
+    any |= strides[v] == 1 && dims[row].strides[v] != 0 && dims[row].strides[v] != 1 && bitWidth(node.type) >= 8;
+  }
+  return any;
+}
+
+void Binder::moveLast(unsigned d, bool isReduced) {
+  auto end = isReduced ? dims.end() : dims.begin() + parallel;
+  std::rotate(dims.begin() + d, dims.begin() + d + 1, end);
+}
+
+void Binder::chooseVector() {
+  if (dims.empty())
+    return;
+  unsigned best = 0;
+  double least = 0;
+  for (unsigned d = 0; d < dims.size(); ++d) {
+    double c = cost(d);
+    bool last = d + 1 == parallel;
+    if (d == 0 || c < least * 0.999 || (last && c <= least * 1.001)) {
+      best = d;
+      least = c;
+    }
+  }
+  for (unsigned row = 0; row < parallel; ++row)
+    for (unsigned column = 0; column < parallel; ++column)
+      if (row != column && !plan.transpose && tileable(column, row)) {
+        plan.transpose = true;
+        Dim c = dims[column], r = dims[row];
+        dims.erase(dims.begin() + std::max(row, column));
+        dims.erase(dims.begin() + std::min(row, column));
+        dims.insert(dims.begin() + parallel - 2, {c, r});
+        best = parallel - 1;
+      }
+  bool isReduced = dims[best].reduced;
+  if (!plan.transpose)
+    moveLast(best, isReduced);
+  vector = isReduced ? dims.size() - 1 : parallel - 1;
+}
+
+//===-- the bound launch ------------------------------------------------------------------------------------------===//
+
+void Binder::fill() {
+  plan.rank = dims.size();
+  plan.parallel = parallel;
+  plan.vector = vector;
+  std::vector<uint32_t> levelOf(extents.size(), 0);
+  for (unsigned l = 0; l < dims.size(); ++l)
+    for (uint32_t f : dims[l].from)
+      levelOf[f] = l;
+  plan.body = body;
+  for (ExprNode &node : plan.body.nodes)
+    if (node.op == Op::iter)
+      node.imm = levelOf[node.imm];
+  for (unsigned v = 0; v < site.views.size(); ++v) {
+    std::vector<Step> steps;
+    if (plan.indexed(v)) {
+      for (size_t k = 0; k < site.views[v].dims.size(); ++k)
+        steps.push_back(site.views[v].dims[k] == 1 ? Step::none : stepFor(site.views[v].strides[k]));
+    } else {
+      for (const Dim &dim : dims)
+        steps.push_back(stepFor(dim.strides[v]));
+    }
+    plan.steps.push_back(std::move(steps));
+  }
+  bound.kernel = plan.describe();
+
+  // Work of one item: a row, a block of a long row, a tile; times what is reduced.
+  Params layout(plan);
+  int64_t reducedPoints = 1, rows = 1, row = 1, blocks = 1, blockSize = 1;
+  for (const Dim &d : dims)
+    if (d.reduced)
+      reducedPoints *= d.extent;
+  for (unsigned l = 0; l < plan.levelsOutsideRow(); ++l)
+    rows *= dims[l].extent;
+  for (unsigned l = plan.levelsOutsideRow(); l < parallel; ++l)
+    row *= dims[l].extent;
+  const int64_t goal = 32768;
+  int64_t weight = std::max<int64_t>(reducedPoints, 1);
+  if (plan.transpose) {
+    int64_t down = llvm::divideCeil(dims[parallel - 2].extent, tileSide), across = llvm::divideCeil(dims[parallel - 1].extent, tileSide);
+    blocks = down * across;
+    blockSize = across; // tiles side by side
+    row = llvm::divideCeil(row, blocks);
+  } else if (row * weight > 2 * goal && !plan.vectorReduces()) {
+    // Blocks of one row: equal to within one vector, none shorter than 64 elements unless the row is.
+    int64_t size = std::max<int64_t>(llvm::alignTo(std::max<int64_t>(goal / weight, 1), 64), 64);
+    blocks = std::max<int64_t>(row / size, 1);
+    blockSize = llvm::alignTo(llvm::divideCeil(row, blocks), 64);
+    blocks = llvm::divideCeil(row, blockSize);
+    if (blocks > 1 && row - (blocks - 1) * blockSize < 64)
+      --blocks; // the last one takes the rest
+    row = blockSize;
+  }
+  if (blocks == 1 && !plan.transpose)
+    blockSize = row;
+  int64_t items = rows * blocks;
+  int64_t perUnit = std::max<int64_t>(1, goal / std::max<int64_t>(1, row * weight));
+  if (llvm::any_of(plan.types, [](DType t) { return bitWidth(t) == 4; }))
+    perUnit = std::max<int64_t>(items, 1); // two elements a byte: one unit writes all
+  bound.units = std::max<int64_t>(1, llvm::divideCeil(items, perUnit));
+  auto &p = bound.params;
+  p.assign(layout.total, 0);
+  p[Params::perUnit] = perUnit;
+  p[Params::items] = items;
+  p[Params::blocks] = blocks;
+  p[Params::blockSize] = blockSize;
+  for (unsigned l = 0; l < dims.size(); ++l)
+    p[layout.extent(l)] = dims[l].extent;
+  for (auto [at, index] : layout.strides)
+    p[index] = plan.indexed(at.first) ? site.views[at.first].strides[at.second] : dims[at.second].strides[at.first];
+  for (auto [imm, index] : layout.extents)
+    p[index] = input(imm / 16).dims[imm % 16];
+  std::copy(site.immediates.begin(), site.immediates.end(), p.begin() + layout.firstImmediate);
+  int64_t operations = llvm::count_if(body.nodes, [](const ExprNode &n) { return isFloat(n.type) && (n.op == Op::unary || n.op == Op::binary); });
+  bound.flops = (operations + plan.combines.size()) * reducedPoints;
+  for (unsigned l = 0; l < parallel; ++l)
+    bound.flops *= dims[l].extent;
+  if (plan.transpose)
+    for (unsigned v = plan.outputs; v < plan.types.size(); ++v)
+      bound.scratchBytes += tileSide * tileSide * 8;
+}
+
+llvm::Expected<BoundLaunch> Binder::bind() {
+  if (llvm::Error e = read())
+    return std::move(e);
+  settle();
+  makeDims();
+  order();
+  merge();
+  chooseVector();
+  fill();
+  return std::move(bound);
+}
+
+} // namespace
+
+llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target) { return Binder(site, target).bind(); }
+
+} // namespace mrcc::loops

@@ -1,0 +1,122 @@
+// Plans as kernel descriptions, and what both sides, binding and emission, have to know alike: the order of parameters and
+// what a node depends on.
+#include "Loop.h"
+#include "llvm/ADT/StringExtras.h"
+
+namespace mrcc::loops {
+
+using Op = ExprNode::Op;
+
+unsigned Plan::combined() const {
+  unsigned n = 0;
+  for (Combine c : combines)
+    n += isArg(c) ? 2 : 1;
+  return n;
+}
+
+bool Plan::indexed(unsigned view) const {
+  if (view < outputs)
+    return false;
+  return llvm::any_of(body.nodes, [&](const ExprNode &node) { return node.op == Op::load_at && node.imm + outputs == view; });
+}
+
+// Steps as decimal digits after a leading 1: none, unit, strided.
+KernelDescription Plan::describe() const {
+  KernelDescription k;
+  k.family = "loop";
+  k.types = types;
+  k.body = body.str();
+  k.config = {{"outputs", outputs}, {"rank", rank}, {"parallel", parallel}, {"vector", vector}, {"params", Params(*this).total}};
+  if (immediates)
+    k.config["immediates"] = immediates;
+  if (transpose)
+    k.config["transpose"] = 1;
+  for (unsigned v = 0; v < types.size(); ++v) {
+    int64_t digits = 1;
+    for (Step s : steps[v])
+      digits = digits * 10 + int64_t(s);
+    k.config["steps" + std::to_string(v)] = digits;
+  }
+  for (unsigned i = 0; i < combines.size(); ++i)
+    k.config["combine" + std::to_string(i)] = int64_t(combines[i]);
+  return k;
+}
+
+llvm::Expected<Plan> Plan::parse(const KernelDescription &k) {
+  auto get = [&](const std::string &name) {
+    auto it = k.config.find(name);
+    return it == k.config.end() ? int64_t(0) : it->second;
+  };
+  Plan p;
+  p.types = k.types;
+  p.outputs = get("outputs");
+  p.rank = get("rank");
+  p.parallel = get("parallel");
+  p.vector = get("vector");
+  p.immediates = get("immediates");
+  p.transpose = get("transpose");
+  for (unsigned v = 0; v < p.types.size(); ++v) {
+    std::vector<Step> steps;
+    for (int64_t digits = get("steps" + std::to_string(v)); digits > 1; digits /= 10)
+      steps.insert(steps.begin(), Step(digits % 10));
+    p.steps.push_back(std::move(steps));
+  }
+  for (unsigned i = 0; k.config.count("combine" + std::to_string(i)); ++i)
+    p.combines.push_back(Combine(get("combine" + std::to_string(i))));
+  auto body = Expr::parse(k.body);
+  if (!body)
+    return body.takeError();
+  p.body = std::move(*body);
+  return p;
+}
+
+Params::Params(const Plan &plan) {
+  unsigned next = count + plan.rank;
+  for (unsigned v = 0; v < plan.types.size(); ++v)
+    for (unsigned l = 0; l < plan.steps[v].size(); ++l)
+      if (plan.steps[v][l] == Step::strided)
+        strides[{v, l}] = next++;
+  for (const ExprNode &node : plan.body.nodes)
+    if (node.op == Op::extent && !extents.count(node.imm))
+      extents[node.imm] = next++;
+  firstImmediate = next;
+  total = next + plan.immediates;
+}
+
+std::vector<uint32_t> dependencies(const Expr &body, llvm::function_ref<uint32_t(uint32_t)> load) {
+  std::vector<uint32_t> deps;
+  for (const ExprNode &node : body.nodes) {
+    uint32_t mask = node.op == Op::iter ? 1u << node.imm : node.op == Op::load ? load(node.imm) : 0;
+    for (uint32_t arg : node.args)
+      mask |= deps[arg];
+    deps.push_back(mask);
+  }
+  return deps;
+}
+
+std::optional<int64_t> coefficient(const Expr &body, const std::vector<uint32_t> &deps, uint32_t n, uint32_t dim) {
+  const ExprNode &node = body.nodes[n];
+  if (!(deps[n] >> dim & 1))
+    return 0;
+  if (node.op == Op::iter)
+    return 1;
+  if (node.op != Op::binary || node.type != DType::i64)
+    return std::nullopt;
+  auto a = coefficient(body, deps, node.args[0], dim), b = coefficient(body, deps, node.args[1], dim);
+  if (!a || !b)
+    return std::nullopt;
+  const ExprNode &x = body.nodes[node.args[0]], &y = body.nodes[node.args[1]];
+  switch (BinaryKind(node.imm)) {
+  case BinaryKind::add: return *a + *b;
+  case BinaryKind::sub: return *a - *b;
+  case BinaryKind::mul:
+    if (y.op == Op::constant)
+      return *a * int64_t(y.bits);
+    if (x.op == Op::constant)
+      return *b * int64_t(x.bits);
+    return std::nullopt;
+  default: return std::nullopt;
+  }
+}
+
+} // namespace mrcc::loops
