@@ -394,7 +394,7 @@ double atanh(double x) {
 }
 
 double erf(double x) {
-  if (isNan(x))
+  if (isNan(x) || x == 0)
     return x;
   double a = magnitude(x);
   return a <= 1 ? erfNear(x) : withSign(a > 6 ? 1 : 1 - erfcFar(a), x);

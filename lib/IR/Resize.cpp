@@ -35,14 +35,17 @@ static float sourceOf(StringRef mode, int64_t index, const Axis &a) {
   return (x + 0.5f) / a.scale - 0.5f; // half_pixel
 }
 
+/// ONNX Runtime takes what lies within 1e-6 of a half for a tie; float32 coordinates miss it often by that.
 static int64_t nearestOf(StringRef mode, float x) {
+  float below = std::floor(x);
   if (mode == "floor")
-    return int64_t(std::floor(x));
+    return int64_t(below);
   if (mode == "ceil")
     return int64_t(std::ceil(x));
-  if (mode == "round_prefer_ceil")
-    return int64_t(std::floor(x + 0.5f));
-  return int64_t(std::ceil(x - 0.5f)); // round_prefer_floor
+  bool up = x - below > 0.5f;
+  if (std::fabs(x - below - 0.5f) <= 1e-6f)
+    up = mode == "round_prefer_ceil"; // else round_prefer_floor
+  return int64_t(below) + up;
 }
 
 static double cubic(double x, double a) {
