@@ -284,13 +284,14 @@ WindowDim mrcc::transposedWindowDim(StringRef autoPad, int64_t in, int64_t kerne
 
 SmallVector<int64_t> mrcc::weightDims(Operation *op) {
   SmallVector<int64_t> stored(typeOf(op->getOperand(1)).getShape());
-  if (auto k = op->getAttrOfType<IntegerAttr>("packed_k"))
-    return {k.getInt(), op->getAttrOfType<IntegerAttr>("packed_n").getInt()};
+  auto number = [&](StringRef name) { return op->getAttrOfType<IntegerAttr>(name); };
+  if (auto k = number("packed_k"), n = number("packed_n"); k && n)
+    return {k.getInt(), n.getInt()};
   auto kernel = op->getAttrOfType<DenseI64ArrayAttr>("packed_kernel");
-  if (!kernel)
+  if (!kernel || !number("packed_oc"))
     return stored;
   // Packed: depthwise [taps, C], conv [(group,) IC/KC, OC/16, taps, KC, 16].
-  int64_t oc = op->getAttrOfType<IntegerAttr>("packed_oc").getInt(), group = op->getAttrOfType<IntegerAttr>("group").getInt();
+  int64_t oc = number("packed_oc").getInt(), group = number("group").getInt();
   size_t n = stored.size();
   int64_t perGroup = n < 5 ? 1 : stored[n - 5] * stored[n - 2];
   SmallVector<int64_t> dims = {oc, perGroup};

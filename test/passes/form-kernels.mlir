@@ -25,7 +25,7 @@ func.func @epilogue(%x: tensor<1x4x4x16xf32>, %r: tensor<1x4x4x16xf32>) -> tenso
   %w = mrc.constant #mrc.blob<"k0"> : tensor<1x1x1x16x16xf32>
   %b = mrc.constant dense<1.5> : tensor<16xf32>
   %zero = mrc.constant dense<0.0> : tensor<f32>
-  %0 = mrc.conv %x, %w, %b {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, group = 1 : i64, packed_kernel = array<i64: 1, 1>, oc = 16 : i64}
+  %0 = mrc.conv %x, %w, %b {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, group = 1 : i64, packed_kernel = array<i64: 1, 1>, packed_oc = 16 : i64}
     : (tensor<1x4x4x16xf32>, tensor<1x1x1x16x16xf32>, tensor<16xf32>) -> tensor<1x4x4x16xf32>
   %1 = mrc.binary max %0, %zero : (tensor<1x4x4x16xf32>, tensor<f32>) -> tensor<1x4x4x16xf32>
   %2 = mrc.binary add %1, %r : (tensor<1x4x4x16xf32>, tensor<1x4x4x16xf32>) -> tensor<1x4x4x16xf32>
