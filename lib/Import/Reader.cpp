@@ -6,7 +6,7 @@
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/SHA256.h"
+#include "mrcc/Support/Sha256.h"
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -43,7 +43,7 @@ public:
   }
   int fd, failure = 0;
   uint64_t total = 0;
-  llvm::SHA256 hash;
+  Sha256 hash;
 };
 
 /// Translates messages to plain data; the first error stays.
@@ -278,7 +278,7 @@ Expected<ModelHandle> mrcc::readModel(const std::string &path) {
   auto model = std::make_shared<Model>();
   model->path = path;
   model->name = llvm::sys::path::stem(path).str();
-  model->sha256 = llvm::toHex(file.hash.final(), true);
+  model->sha256 = file.hash.hex();
   std::string folder = llvm::sys::path::parent_path(path).str();
   return convert(proto, folder.empty() ? "." : folder, std::move(model));
 }
@@ -291,9 +291,9 @@ Expected<ModelHandle> mrcc::readModel(llvm::ArrayRef<uint8_t> bytes, const std::
     return bad(notOnnx);
   auto model = std::make_shared<Model>();
   model->name = name;
-  llvm::SHA256 hash;
+  Sha256 hash;
   hash.update(bytes);
-  model->sha256 = llvm::toHex(hash.final(), true);
+  model->sha256 = hash.hex();
   return convert(proto, folder, std::move(model));
 }
 

@@ -4,6 +4,7 @@
 #include "mlir/IR/MLIRContext.h"
 #include "mrcc/IR/Mrc.h"
 #include "mrcc/Import/Import.h"
+#include "mrcc/Support/Sha256.h"
 #include <cstring>
 #include <doctest/doctest.h>
 #include <filesystem>
@@ -100,6 +101,22 @@ static Outcome importBytes(const std::string &bytes, const ImportOptions &option
 }
 
 static bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
+
+TEST_CASE("SHA-256 of the standard's examples, both ways") {
+  auto hash = [](const std::string &text, size_t piece, bool portable) {
+    Sha256 sha(portable);
+    for (size_t i = 0; i < text.size(); i += piece)
+      sha.update({reinterpret_cast<const uint8_t *>(text.data()) + i, std::min(piece, text.size() - i)});
+    return sha.hex();
+  };
+  for (bool portable : {false, true}) {
+    CHECK(hash("", 1, portable) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    CHECK(hash("abc", 1, portable) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    CHECK(hash("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 7, portable) ==
+          "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    CHECK(hash(std::string(1000000, 'a'), 999, portable) == "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  }
+}
 
 TEST_CASE("a good model") {
   ModelProto model = goodModel();
