@@ -37,10 +37,16 @@ def fit(image):
     return canvas, scale
 
 
+def call(mrcc, *arguments):
+    """Runs `mrcc ARGUMENTS`; what it prints is shown as it comes, and its failure is ours."""
+    if code := subprocess.run([mrcc, *arguments]).returncode:
+        raise SystemExit(code)
+
+
 def detect(mrcc, bundle, canvas, scratch):
     """The probability of text at each pixel of a canvas, by `mrcc run`."""
     np.save(scratch / "x.npy", inputs.detector_tensor(canvas))
-    subprocess.run([mrcc, "run", bundle, "--input", f"x={scratch / 'x.npy'}", "--output-dir", scratch / "out"], check=True)
+    call(mrcc, "run", bundle, "--input", f"x={scratch / 'x.npy'}", "--output-dir", scratch / "out")
     return np.load(next((scratch / "out").glob("0-*.npy")))[0, 0]
 
 
@@ -70,7 +76,7 @@ def main():
     sizes = ",".join(f"{h}x{w}" for h, w in SIZES)
     print(f"compiling {model} for {sizes}", flush=True)
     start = time.monotonic()
-    subprocess.run([options.mrcc, "compile", model, "--size", sizes, "-o", bundle], check=True)
+    call(options.mrcc, "compile", model, "--size", sizes, "-o", bundle)
     print(f"compiled in {time.monotonic() - start:.1f} s", flush=True)
 
     lines = None
@@ -86,7 +92,7 @@ def main():
     for box in found:
         draw.polygon([tuple(p) for p in box], outline=(220, 30, 30), width=2)
     page.save(options.out / "result.png")
-    subprocess.run([options.mrcc, "dump", bundle], check=True)
+    call(options.mrcc, "dump", bundle)
     print(f"found {len(found)} pieces of text at {canvas.height}x{canvas.width}; see {options.out / 'result.png'}")
     if lines is not None:
         missed = [i for i, line in enumerate(lines) if not covered(line, found)]

@@ -88,8 +88,9 @@ def bench(name, options, scratch):
     path = models.locate(name, options.work)
     bundle = scratch / f"{name}.mrcb"
     start = time.perf_counter()
-    subprocess.run([options.mrcc, "compile", path, *models.compile_options(name, wanted), *options.compile_flag,
-                    "-o", bundle], check=True)
+    if subprocess.run([options.mrcc, "compile", "--quiet", path, *models.compile_options(name, wanted),
+                       *options.compile_flag, "-o", bundle]).returncode:
+        raise SystemExit(f"bench: {name} does not compile")
     print(f"\n{name}: {len(wanted)} variants compiled in {time.perf_counter() - start:.1f} s", flush=True)
 
     started = [Engine(e, options.cpus) for e in options.engines]

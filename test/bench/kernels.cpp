@@ -134,6 +134,55 @@ struct Bench {
     run("matmul " + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k), "matmul", {&out, &a, &b, &bias}, {{"packed", {1}}},
         "f32 acc; f32 load 2; f32 add %0 %1 -> %2");
   }
+  /// Square kernel, padding (k - 1) / 2; `relu` in the epilogue. Input channels last, or NCHW.
+  void conv(int64_t h, int64_t w, int64_t ic, int64_t oc, int64_t k, int64_t stride = 1, int64_t group = 1, bool nchw = false) {
+    const int64_t pad = (k - 1) / 2, oh = (h + 2 * pad - k) / stride + 1, ow = (w + 2 * pad - k) / stride + 1;
+    const int64_t n = ic / group;
+    int64_t chunk = std::min<int64_t>(n, 80);
+    while (n % chunk)
+      --chunk;
+    Tensor x(DType::f32, {1, h, w, ic}, nchw ? std::vector<int>{0, 3, 1, 2} : std::vector<int>{}), out(DType::f32, {1, oh, ow, oc});
+    Tensor weights(DType::f32, {group, n / chunk, (oc / group + 15) / 16, k * k, chunk, 16}), bias(DType::f32, {1, oh, ow, oc});
+    bias.broadcast({0, 1, 2});
+    x.random(1), weights.random(2), bias.random(3);
+    std::string label = "conv " + std::to_string(k) + "x" + std::to_string(k) + " s" + std::to_string(stride) + " " + std::to_string(h) + "x" + std::to_string(w) +
+                        " " + std::to_string(ic) + "->" + std::to_string(oc) + (group > 1 ? " g" + std::to_string(group) : "") + (nchw ? " nchw" : "");
+    run(label, "conv", {&out, &x, &weights, &bias}, {{"kernel", {k, k}}, {"strides", {stride, stride}}, {"pads", {pad, pad, pad, pad}}, {"group", {group}}},
+        "f32 acc; f32 load 2; f32 add %0 %1; f32 const 0; f32 max %2 %3 -> %4");
+  }
+  void convs() {
+    for (auto [h, w, ic, oc] : std::vector<std::array<int64_t, 4>>{{64, 64, 64, 64}, {64, 64, 128, 128}, {32, 32, 320, 320}, {32, 32, 640, 640}, {16, 16, 640, 640},
+                                                                   {120, 160, 96, 96}, {120, 160, 96, 24}, {60, 80, 96, 24}, {16, 16, 256, 256}, {14, 14, 256, 256},
+                                                                   {8, 8, 512, 512}, {7, 7, 512, 512}, {256, 256, 32, 32}, {128, 128, 16, 16}, {23, 31, 128, 128}})
+      conv(h, w, ic, oc, 3);
+    for (auto [h, w, ic, oc] : std::vector<std::array<int64_t, 4>>{{64, 64, 64, 64}, {120, 160, 48, 24}, {56, 56, 128, 128}, {28, 28, 256, 256}, {64, 64, 320, 320}})
+      conv(h, w, ic, oc, 3, 2);
+    for (auto [h, w, ic, oc] : std::vector<std::array<int64_t, 4>>{{120, 160, 48, 48}, {240, 320, 16, 32}, {120, 160, 12, 96}, {56, 56, 64, 256}, {14, 14, 1024, 256}, {7, 7, 2048, 512}, {12, 80, 480, 480}})
+      conv(h, w, ic, oc, 1);
+    conv(56, 56, 256, 512, 1, 2);
+    conv(56, 56, 128, 128, 3, 1, 32);
+    conv(480, 640, 3, 16, 3, 2, 1, true);
+    conv(480, 640, 3, 24, 3, 2, 1, true);
+    conv(224, 224, 3, 64, 7, 2, 1, true);
+    conv(64, 64, 4, 64, 3, 1, 1, true);
+    conv(48, 320, 3, 16, 3, 2, 1, true);
+  }
+  void up(int64_t h, int64_t w, int64_t ic, int64_t oc, int64_t k, int64_t stride) {
+    const int64_t pad = (k - stride) / 2, oh = (h - 1) * stride + k - 2 * pad, ow = (w - 1) * stride + k - 2 * pad;
+    int64_t chunk = std::min<int64_t>(ic, 80);
+    while (ic % chunk)
+      --chunk;
+    Tensor x(DType::f32, {1, h, w, ic}), out(DType::f32, {1, oh, ow, oc}), weights(DType::f32, {1, ic / chunk, (oc + 15) / 16, k * k, chunk, 16});
+    x.random(1), weights.random(2);
+    run("conv_transpose " + std::to_string(k) + "x" + std::to_string(k) + " s" + std::to_string(stride) + " " + std::to_string(h) + "x" + std::to_string(w) + " " +
+            std::to_string(ic) + "->" + std::to_string(oc),
+        "conv_transpose", {&out, &x, &weights}, {{"kernel", {k, k}}, {"strides", {stride, stride}}, {"pads", {pad, pad, pad, pad}}});
+  }
+  void ups() {
+    up(120, 160, 24, 24, 2, 2);
+    up(240, 320, 24, 1, 2, 2);
+    up(32, 32, 128, 64, 4, 2);
+  }
   void matmuls() {
     for (auto [m, n, k] : std::vector<std::array<int64_t, 3>>{
              {16384, 24, 96}, {16384, 96, 24}, {4096, 64, 64}, {4096, 320, 320}, {1024, 640, 640}, {256, 960, 160}, {1024, 1280, 640}, {1024, 640, 2560},
@@ -169,5 +218,7 @@ int main(int argc, char **argv) {
   sched_setaffinity(0, sizeof cpus, &cpus);
   Bench bench{*target, filter, seconds, quantile};
   bench.matmuls();
+  bench.convs();
+  bench.ups();
   return 0;
 }
