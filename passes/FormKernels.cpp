@@ -36,6 +36,11 @@ bool takesEpilogue(LaunchOp launch) {
   return f == "conv" || f == "depthwise" || f == "conv_transpose" || f == "matmul" || f == "group_norm" || f == "layer_norm";
 }
 
+/// A `loop` without reduction and with one result, whatever it loads.
+bool isMap(LaunchOp launch) {
+  return launch.getFamily() == "loop" && getConfig(launch, "reduce").empty() && launch->getNumResults() == 1;
+}
+
 /// Fuses the location of `from` into that of `into`.
 void joinLocations(Operation *into, Operation *from) {
   into->setLoc(FusedLoc::get(into->getContext(), {from->getLoc(), into->getLoc()}));
@@ -226,7 +231,9 @@ struct FormKernels : mrcc::impl::FormKernelsBase<FormKernels> {
         continue;
       for (Value v : SmallVector<Value>(consumer.getInputs())) {
         auto producer = v.getDefiningOp<LaunchOp>();
-        if (!producer || !isPointwise(producer) || !llvm::hasSingleElement(llvm::make_filter_range(v.getUses(), [&](OpOperand &u) { return u.getOwner() == consumer.getOperation(); })) || !onlyUser(v, consumer))
+        // What loads at computed places (resize, pad, gather) goes into plain loops alone: reductions order their own loads.
+        bool plain = getConfig(consumer, "reduce").empty();
+        if (!producer || !(plain ? isMap(producer) : isPointwise(producer)) || !onlyUser(v, consumer))
           continue;
         if (inlineInto(producer, consumer)) {
           changed = true;
@@ -257,11 +264,16 @@ struct FormKernels : mrcc::impl::FormKernelsBase<FormKernels> {
       if ((n.op == ExprNode::Op::load_at && n.imm == at[0]) || (n.op == ExprNode::Op::extent && n.imm / 16 == at[0]))
         return false;
     Expr inner = getBody(producer);
+    for (ExprNode &n : inner.nodes) // the consumer's domain may have leading dims of 1
+      if (n.op == ExprNode::Op::iter)
+        n.imm += lead;
     shiftParams(inner, getConfig(consumer, "immediates").size());
     SmallVector<Value> inputs(consumer.getInputs());
     SmallVector<uint32_t> operandMap;
+    // An operand read at computed places keeps its own dims, so it stays apart from one that is read point by point.
+    bool plainLoads = isPointwise(producer) && isPointwise(consumer);
     for (Value o : producer.getInputs()) {
-      auto it = llvm::find(inputs, o);
+      auto it = plainLoads ? llvm::find(inputs, o) : inputs.end();
       operandMap.push_back(it - inputs.begin());
       if (it == inputs.end())
         inputs.push_back(o);

@@ -3,7 +3,7 @@
 // An element-wise chain is one loop; a scalar constant is in the body; equal operands are one.
 // CHECK-LABEL: func.func @chain
 // CHECK-NOT: mrc.unary
-// CHECK: mrc.launch "loop" {extents = array<i64: 2, 5>} body "f32 load 0; f32 unary sigmoid %0; f32 binary mul %0 %1 -> %2"(%arg0)
+// CHECK: mrc.launch "loop" {extents = array<i64: 2, 5>} body "f32 load 0; f32 sigmoid %0; f32 mul %0 %1 -> %2"(%arg0)
 // CHECK-NEXT: return
 func.func @chain(%x: tensor<2x5xf32>) -> tensor<2x5xf32> {
   %0 = mrc.unary sigmoid %x : (tensor<2x5xf32>) -> tensor<2x5xf32>
@@ -36,9 +36,9 @@ func.func @epilogue(%x: tensor<1x4x4x16xf32>, %r: tensor<1x4x4x16xf32>) -> tenso
 
 // A value with two users is computed once.
 // CHECK-LABEL: func.func @two_users
-// CHECK: %[[E:.*]] = mrc.launch "loop"{{.*}}unary exp
-// CHECK: mrc.launch "loop"{{.*}}unary neg{{.*}}(%[[E]])
-// CHECK: mrc.launch "loop"{{.*}}unary abs{{.*}}(%[[E]])
+// CHECK: %[[E:.*]] = mrc.launch "loop"{{.*}}exp
+// CHECK: mrc.launch "loop"{{.*}}neg{{.*}}(%[[E]])
+// CHECK: mrc.launch "loop"{{.*}}abs{{.*}}(%[[E]])
 func.func @two_users(%x: tensor<7xf32>) -> (tensor<7xf32>, tensor<7xf32>) {
   %0 = mrc.unary exp %x : (tensor<7xf32>) -> tensor<7xf32>
   %1 = mrc.unary neg %0 : (tensor<7xf32>) -> tensor<7xf32>
@@ -50,7 +50,7 @@ func.func @two_users(%x: tensor<7xf32>) -> (tensor<7xf32>, tensor<7xf32>) {
 
 // The argument is no launch's own memory: it is copied into the concat, the launch writes in place.
 // CHECK-LABEL: func.func @concat
-// CHECK-DAG: %[[A:.*]] = mrc.launch "loop" {extents = array<i64: 2, 3>} body "f32 load 0; f32 unary exp %0 -> %1"
+// CHECK-DAG: %[[A:.*]] = mrc.launch "loop" {extents = array<i64: 2, 3>} body "f32 load 0; f32 exp %0 -> %1"
 // CHECK-DAG: %[[B:.*]] = mrc.launch "loop" {extents = array<i64: 2, 4>} body "f32 load 0 -> %0"
 // CHECK: mrc.concat %[[A]], %[[B]]
 // CHECK-NOT: mrc.launch
@@ -82,4 +82,23 @@ func.func @views(%x: tensor<2x3xf32>) -> tensor<6xf32> {
 func.func @mean(%x: tensor<1x4x6x8xf32>) -> tensor<1x8xf32> {
   %0 = mrc.reduce mean %x {axes = array<i64: 1, 2>, keepdims = false} : (tensor<1x4x6x8xf32>) -> tensor<1x8xf32>
   return %0 : tensor<1x8xf32>
+}
+
+// -----
+
+// A nearest resize is read in place by the sum that follows it.
+// CHECK-LABEL: func.func @resize_add
+// CHECK: mrc.launch "loop"
+// CHECK-SAME: load_at
+// CHECK-SAME: add
+// CHECK-NOT: mrc.launch
+// CHECK: return
+func.func @resize_add(%x: tensor<1x2x2x8xf32>, %y: tensor<1x4x4x8xf32>) -> tensor<1x4x4x8xf32> {
+  %none = mrc.none : none
+  %s = mrc.constant dense<2.0> : tensor<2xf32>
+  %0 = mrc.resize %x, %none, %s, %none {mode = "nearest", coordinate = "asymmetric", nearest = "floor", axes = array<i64: 1, 2>, antialias = false,
+    aspect_policy = "stretch", cubic_coeff = -0.75 : f32, exclude_outside = false, extrapolation = 0.0 : f32}
+    : (tensor<1x2x2x8xf32>, none, tensor<2xf32>, none) -> tensor<1x4x4x8xf32>
+  %1 = mrc.binary add %0, %y : (tensor<1x4x4x8xf32>, tensor<1x4x4x8xf32>) -> tensor<1x4x4x8xf32>
+  return %1 : tensor<1x4x4x8xf32>
 }
