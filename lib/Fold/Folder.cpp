@@ -102,7 +102,10 @@ bool Folder::tryFold(Operation *op) {
     after += byteSize(cast<RankedTensorType>(t));
   Origin origin = originOf(op, operands);
   bool table = origin.sourceBytes <= largestSmall && after <= largestTable;
-  bool allSplat = llvm::all_of(operands, [](const ConstantData &d) { return !d.type || d.isSplat || d.type.getNumElements() == 1; });
+  ArrayRef<ConstantData> elements(operands); // those whose values the result holds; the others are shapes and the like
+  if (onlyMoves(op) && !isa<RangeOp, IotaOp, ResizeOp, PadOp>(op))
+    elements = elements.slice(isa<FillOp>(op) ? 1 : 0, 1);
+  bool allSplat = llvm::all_of(elements, [](const ConstantData &d) { return !d.type || d.isSplat || d.type.getNumElements() == 1; });
   bool fits = after <= largestSmall || (!fromVirtual && after <= before) || isWork(op) || (table && !onlyMoves(op));
   if (!fits && !table && !allSplat)
     return false;
