@@ -1,5 +1,6 @@
 // Reductions and normalisations. Sums of f16 and bf16 run in f32.
 #include "Lower.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace mrcc;
@@ -166,7 +167,39 @@ FailureOr<Value> mrcc::lowerBatchNorm(BatchNormOp op, OpBuilder &b) {
   return p.loop(typeOf(op.getOutput()), y).getResult(0);
 }
 
+/// softmax(q k^T * scale + mask) v as three launches, for types that the fused family lacks.
+static Value decomposeAttention(AttentionOp op, OpBuilder &b) {
+  Location loc = op.getLoc();
+  RankedTensorType q = typeOf(op.getQ()), k = typeOf(op.getK());
+  int64_t rank = q.getRank();
+  SmallVector<int64_t> swap(rank), dims(typeOf(op.getOutput()).getShape());
+  std::iota(swap.begin(), swap.end(), 0);
+  std::swap(swap[rank - 1], swap[rank - 2]);
+  dims.back() = k.getDimSize(rank - 2);
+  auto scores = RankedTensorType::get(dims, q.getElementType());
+  SmallVector<Operation *> made; // lowered at once, operands first
+  auto add = [&](Operation *o) {
+    made.push_back(o);
+    return o->getResult(0);
+  };
+  Value x = add(MatMulOp::create(b, loc, scores, op.getQ(), createTranspose(b, loc, op.getK(), swap)));
+  Value scale = makeScalar(b, loc, q.getElementType(), op.getScale().convertToFloat());
+  x = add(BinaryOp::create(b, loc, scores, BinaryKind::mul, x, scale));
+  if (!isa<NoneType>(op.getMask().getType()))
+    x = add(BinaryOp::create(b, loc, scores, BinaryKind::add, x, op.getMask()));
+  x = add(SoftmaxOp::create(b, loc, scores, x, b.getI64IntegerAttr(rank - 1), b.getBoolAttr(false)));
+  op.getQMutable().assign(add(MatMulOp::create(b, loc, op.getType(), x, op.getV()))); // holds the result while ops are replaced
+  for (Operation *o : made)
+    if (failed(lowerToLaunches(o)))
+      return nullptr;
+  return op.getQ();
+}
+
 FailureOr<Value> mrcc::lowerAttention(AttentionOp op, OpBuilder &b) {
+  if (!KernelFamily::find("attention") || !typeOf(op.getQ()).getElementType().isF32() || typeOf(op.getQ()).getRank() != 4) {
+    Value out = decomposeAttention(op, b);
+    return out ? FailureOr<Value>(out) : FailureOr<Value>(failure());
+  }
   LaunchConfig config(b.getContext());
   SmallVector<Value> inputs{op.getQ(), op.getK(), op.getV()};
   bool masked = !isa<NoneType>(op.getMask().getType());
