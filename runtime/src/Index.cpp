@@ -200,8 +200,7 @@ private:
 Index::Index(std::string_view bytes, const std::string &name) : bytes(bytes) {
   IndexVersion found = readVersion(bytes);
   if (!found.isIndex) {
-    if (bytes.size() < sizeof(IndexHeader) &&
-        std::memcmp(bytes.data(), indexMagic, std::min(bytes.size(), size_t(8))) == 0)
+    if (bytes.size() < sizeof(IndexHeader) && std::string_view(indexMagic, 8).starts_with(bytes.substr(0, 8)))
       damaged(name, "cut to " + std::to_string(bytes.size()) + " bytes");
     fail(MRCC_NOT_A_BUNDLE, name, name + ": not an index of a bundle");
   }

@@ -124,9 +124,7 @@ Pool::Pool() : wanted(usableCpus()) {
 }
 
 void Pool::forget() {
-  for (std::thread &thread : threads)
-    thread.detach();
-  threads.clear();
+  new (&threads) std::vector<std::thread>; // those of the parent are nothing here, neither to join nor to detach
   active.store(0);
   sleepers.store(0);
   new (&mutex) std::mutex; // whoever held it is gone
