@@ -229,9 +229,7 @@ static onnx::Node resolveReferences(const onnx::Node &node, const llvm::StringMa
   return out;
 }
 
-static bool isControlFlow(const onnx::Node &node) {
-  return node.domain.empty() && (node.op == "If" || node.op == "Loop" || node.op == "Scan");
-}
+static bool isIf(const onnx::Node &node) { return node.domain.empty() && node.op == "If"; }
 
 Error Importer::importNode(const onnx::Node &raw, Scope &scope) {
   if (++imported > mostNodes)
@@ -258,7 +256,7 @@ Error Importer::importNode(const onnx::Node &raw, Scope &scope) {
   }
   const onnx::Function *function = findFunction(node);
   Handler handler = handlers().find(node.domain, node.op);
-  if (!function && !handler && !isControlFlow(node)) {
+  if (!function && !handler && !isIf(node)) {
     refuse(node, scope, "");
     lost = true;
   }
@@ -271,34 +269,31 @@ Error Importer::importNode(const onnx::Node &raw, Scope &scope) {
   }
   if (function)
     return callFunction(*function, node, operands, scope);
-  if (isControlFlow(node)) {
-    if (node.op == "If")
-      return importIf(node, operands.empty() ? Value() : operands[0], scope);
-    for (const onnx::Attribute &a : node.attributes)
-      if (a.g)
-        refuseUnknown(a.g->nodes, scope, 1);
-    refuse(node, scope, "");
-    lose(node, scope);
-    return Error::success();
-  }
+  if (isIf(node))
+    return importIf(node, operands.empty() ? Value() : operands[0], scope);
 
   auto loc = NameLoc::get(builder.getStringAttr(scope.prefix + node.name));
   NodeContext c(node, opsetOf(node.domain, scope), builder, loc, notes);
   c.operands = std::move(operands);
   Error inner = Error::success();
+  bool bodyLost = false;
   c.body = [&](const onnx::Graph &body, ArrayRef<Value> arguments) -> SmallVector<Value> {
     auto values = importBody(body, arguments, node, scope);
     if (!values)
       inner = llvm::joinErrors(std::move(inner), values.takeError());
-    else if (!llvm::is_contained(*values, Value()))
+    else if (!(bodyLost |= llvm::is_contained(*values, Value())))
       return *values;
     return {};
   };
   handler(c);
   if (inner)
     return inner;
-  if (c.failure && c.failure->kind == ImportError::unsupported) {
-    refuse(node, scope, c.failure->message);
+  if (bodyLost || (c.failure && c.failure->kind == ImportError::unsupported)) {
+    for (const onnx::Attribute &a : node.attributes)
+      if (a.g)
+        refuseUnknown(a.g->nodes, scope, 1);
+    if (!bodyLost)
+      refuse(node, scope, c.failure->message);
     lose(node, scope);
     return Error::success();
   }
@@ -427,7 +422,7 @@ void Importer::refuseUnknown(ArrayRef<onnx::Node> nodes, const Scope &scope, uns
   if (depth > deepest)
     return;
   for (const onnx::Node &node : nodes) {
-    if (!findFunction(node) && !isControlFlow(node) && !handlers().find(node.domain, node.op))
+    if (!findFunction(node) && !isIf(node) && !handlers().find(node.domain, node.op))
       refuse(node, scope, "");
     for (const onnx::Attribute &a : node.attributes)
       if (a.g)

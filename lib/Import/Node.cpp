@@ -277,6 +277,8 @@ const HandlerTable &mrcc::handlers() {
     addEinsum(t);
     addRecurrent(t);
     addSelection(t);
+    addControlFlow(t);
+    addContrib(t);
     return t;
   }();
   return table;

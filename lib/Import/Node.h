@@ -120,7 +120,8 @@ public:
   mlir::Value toChannelsFirst(mlir::Value v);
 
   void result(mlir::Value v) { results.push_back(v); }
-  /// Imports the body of a subgraph on these values; its outputs, or nothing after a failure or what is unsupported inside.
+  /// Imports the body of a subgraph on these values; its outputs, or nothing after a failure or where something inside is not
+  /// supported, which is noted there: the handler then just returns.
   std::function<llvm::SmallVector<mlir::Value>(const onnx::Graph &, llvm::ArrayRef<mlir::Value>)> body;
   /// Infers the result types of an op that make() did not make.
   void infer(mlir::Operation *op);
@@ -171,5 +172,7 @@ void addSampling(HandlerTable &);
 void addEinsum(HandlerTable &);
 void addRecurrent(HandlerTable &);
 void addSelection(HandlerTable &);
+void addControlFlow(HandlerTable &);
+void addContrib(HandlerTable &);
 
 } // namespace mrcc

@@ -1,4 +1,5 @@
 // Quantised ops: integers are widened, the products are sums of i32, scales are applied in f32.
+#include "Quantization.h"
 #include "Windows.h"
 
 using namespace mlir;
@@ -83,9 +84,21 @@ static void dequantizeLinear(NodeContext &c) {
   c.result(c.cast(c.mul(v, c.cast(spread(c, scale, x, axis, block), compute)), type));
 }
 
-/// y, scale and zero point in u8 from the data's own range, which 0 is made part of.
-static void dynamicQuantizeLinear(NodeContext &c) {
-  Value x = c.in(0);
+Value mrcc::dequantize(NodeContext &c, Value v, Value scale, Value zero, int64_t axis) {
+  auto one = [&](Value p) { return axis >= 0 || c.rank(p) == 0 ? spread(c, p, v, axis, 0) : c.reshape(p, ArrayRef<int64_t>{}); };
+  Value wide = c.cast(v, c.element(scale));
+  return c.mul(zero ? c.sub(wide, c.cast(one(zero), c.element(scale))) : wide, one(scale));
+}
+
+Value mrcc::quantize(NodeContext &c, Value v, Value scale, Value zero, Type type) {
+  if (!isa<IntegerType>(type))
+    return c.unsupported("its types"), v;
+  auto one = [&](Value p) { return c.rank(p) ? c.reshape(p, ArrayRef<int64_t>{}) : p; };
+  return saturate(c, c.unary(UnaryKind::round_even, c.div(v, one(scale))), zero ? one(zero) : nullptr, type);
+}
+
+/// The data's own range, which 0 is made part of, is spread over u8.
+DynamicQuantization mrcc::quantizeDynamically(NodeContext &c, Value x) {
   SmallVector<int64_t> all;
   for (int64_t i = 0; i < c.rank(x); ++i)
     all.push_back(i);
@@ -96,12 +109,15 @@ static void dynamicQuantizeLinear(NodeContext &c) {
   Type u8 = IntegerType::get(c.builder.getContext(), 8, IntegerType::Unsigned);
   Value zero = c.binary(BinaryKind::min, c.binary(BinaryKind::max, c.div(c.unary(UnaryKind::neg, low), scale), 0.0), 255.0);
   zero = c.unary(UnaryKind::round_even, zero);
-  Value y = saturate(c, c.unary(UnaryKind::round_even, c.div(x, scale)), zero, u8);
-  c.results = {y, scale, c.cast(zero, u8)};
+  return {saturate(c, c.unary(UnaryKind::round_even, c.div(x, scale)), zero, u8), scale, c.cast(zero, u8)};
 }
 
-/// As i32, minus a zero point that stands for one value or for one a slice of `axis`.
-static Value centred(NodeContext &c, Value v, Value zero, int64_t axis) {
+static void dynamicQuantizeLinear(NodeContext &c) {
+  DynamicQuantization q = quantizeDynamically(c, c.in(0));
+  c.results = {q.values, q.scale, q.zero};
+}
+
+Value mrcc::centred(NodeContext &c, Value v, Value zero, int64_t axis) {
   Type i32 = c.builder.getI32Type();
   Value wide = c.cast(v, i32);
   if (!zero)

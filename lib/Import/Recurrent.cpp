@@ -15,7 +15,10 @@ struct Activation {
 class Recurrent {
 public:
   Recurrent(NodeContext &c, int64_t gates, std::vector<std::string> activations)
-      : c(c), gates(gates), defaults(std::move(activations)) {}
+      : c(c), gates(gates), defaults(std::move(activations)), inputWeights(c.swapLast(c.in(1))), stateWeights(c.swapLast(c.in(2))) {}
+  /// Weights that are there as products want them.
+  Recurrent(NodeContext &c, Value inputWeights, Value stateWeights)
+      : c(c), gates(4), defaults{"Sigmoid", "Tanh", "Tanh"}, inputWeights(inputWeights), stateWeights(stateWeights) {}
   void run();
 
 private:
@@ -37,6 +40,7 @@ private:
   std::vector<Activation> activations;
   int64_t steps = 0, hidden = 0, perDirection = 0;
   Value lengths, initialH, initialC, peepholes;
+  Value inputWeights, stateWeights; // [directions, I or H, gates H]
   Type type;
   SmallVector<Value> outputs, lastH, lastC; // one per direction
 };
@@ -140,8 +144,8 @@ Recurrent::State Recurrent::gru(Value in, State s, Value r, Value recurrentBias,
 }
 
 void Recurrent::direction(int64_t d, bool backward, Value x) {
-  Value w = c.swapLast(ofDirection(c.in(1), d)), r = c.swapLast(ofDirection(c.in(2), d)); // [I, gates H], [H, gates H]
-  Value in = c.make<MatMulOp>(x, w), recurrentBias;                                      // [T, B, gates H]
+  Value in = c.make<MatMulOp>(x, ofDirection(inputWeights, d)), recurrentBias; // [T, B, gates H]
+  Value r = ofDirection(stateWeights, d);
   if (c.given(3)) {
     Value bias = ofDirection(c.in(3), d);
     Value own = c.slice(bias, 0, 0, gates * hidden), state = c.slice(bias, 0, gates * hidden, 2 * gates * hidden);
@@ -187,11 +191,11 @@ void Recurrent::run() {
   bool batchFirst = c.integer("layout", 0);
   std::string way = c.text("direction", "forward");
   int64_t directions = way == "bidirectional" ? 2 : 1;
-  if (c.rank(x) != 3 || c.rank(c.in(1)) != 3 || c.rank(c.in(2)) != 3 || (way != "forward" && way != "reverse" && directions == 1))
+  if (c.rank(x) != 3 || c.rank(inputWeights) != 3 || c.rank(stateWeights) != 3 || (way != "forward" && way != "reverse" && directions == 1))
     return c.invalid("data of rank " + Twine(c.rank(x)) + ", direction '" + way + "'");
-  hidden = c.integer("hidden_size", c.dim(c.in(2), 2));
-  if (ShapedType::isDynamic(hidden) || hidden < 1 || hidden > 1 << 20 || c.dim(c.in(1), 0) != directions)
-    return c.invalid("hidden_size " + Twine(hidden) + ", weights of " + Twine(c.dim(c.in(1), 0)) + " directions");
+  hidden = c.integer("hidden_size", c.dim(stateWeights, 1));
+  if (ShapedType::isDynamic(hidden) || hidden < 1 || hidden > 1 << 20 || c.dim(inputWeights, 0) != directions)
+    return c.invalid("hidden_size " + Twine(hidden) + ", weights of " + Twine(c.dim(inputWeights, 0)) + " directions");
   if (batchFirst)
     x = c.transpose(x, {1, 0, 2});
   steps = c.dim(x, 0);
@@ -223,10 +227,26 @@ void Recurrent::run() {
 
 static void rnn(NodeContext &c) { Recurrent(c, 1, {"Tanh"}).run(); }
 static void gru(NodeContext &c) { Recurrent(c, 3, {"Sigmoid", "Tanh"}).run(); }
+/// com.microsoft: int8 weights [directions, I, 4 H] and their scales; the products are done on real numbers.
+static void dynamicQuantizeLstm(NodeContext &c) {
+  auto weights = [&](size_t i, size_t scale, size_t zero) {
+    auto wide = [&](Value v) { // one a direction, or one a column
+      return c.rank(v) == 1 ? c.unsqueeze(v, {1, 2}) : c.unsqueeze(v, 1);
+    };
+    Type type = c.element(c.in(scale));
+    Value v = c.cast(c.in(i), type);
+    if (c.given(zero))
+      v = c.sub(v, c.cast(wide(c.in(zero)), type));
+    return c.mul(v, wide(c.in(scale)));
+  };
+  Recurrent(c, weights(1, 8, 9), weights(2, 10, 11)).run();
+}
+
 static void lstm(NodeContext &c) { Recurrent(c, 4, {"Sigmoid", "Tanh", "Tanh"}).run(); }
 
 void mrcc::addRecurrent(HandlerTable &t) {
   t.add("RNN", rnn);
   t.add("GRU", gru);
   t.add("LSTM", lstm);
+  t.add("DynamicQuantizeLSTM", dynamicQuantizeLstm, "com.microsoft");
 }

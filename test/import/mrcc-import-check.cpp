@@ -45,24 +45,18 @@ static std::string compare(const TensorData &want, const ConstantData &got, MLIR
     return "type " + toString(toDType(got.type.getElementType())).str() + ", expected " + toString(want.type).str();
   if (got.type.getShape() != ArrayRef(want.dims))
     return "wrong dims";
-  if (bitWidth(want.type) < 8 || !isa<FloatType>(got.type.getElementType())) {
-    if (got.isSplat) {
-      for (size_t i = 0; i < want.bytes.size(); ++i)
-        if (want.bytes[i] != got.bytes[i % got.bytes.size()] && bitWidth(want.type) >= 8)
-          return "integers differ";
-      return "";
-    }
-    return got.bytes == ArrayRef(want.bytes) ? "" : "integers differ";
-  }
+  if (bitWidth(want.type) < 8)
+    return got.isSplat || got.bytes == ArrayRef(want.bytes) ? "" : "elements differ";
+  bool exact = !isa<FloatType>(got.type.getElementType());
   double worst = 0;
   for (size_t i = 0, n = size_t(got.type.getNumElements()); i < n; ++i) {
     double a = elementAt(want.type, want.bytes.data(), i, context);
     double b = elementAt(want.type, got.bytes.data(), got.isSplat ? 0 : i, context);
     if (std::isnan(a) && std::isnan(b))
       continue;
-    double tolerance = 1e-5 + 1e-3 * std::fabs(a);
+    double tolerance = exact ? 0 : 1e-5 + 1e-3 * std::fabs(a);
     if (!(a == b || std::fabs(a - b) <= tolerance)) {
-      if (std::isnan(a - b))
+      if (exact || std::isnan(a - b))
         return "element " + std::to_string(i) + " is " + std::to_string(b) + ", expected " + std::to_string(a);
       worst = std::max(worst, std::fabs(a - b) / tolerance);
     }
@@ -165,19 +159,20 @@ int main(int argc, char **argv) {
       continue;
     }
     ++count;
+    llvm::StringRef name = llvm::sys::path::filename(llvm::StringRef(argv[i]).rtrim('/'));
     llvm::outs().flush();
     pid_t child = fork();
     if (child == 0) {
       std::string result = check(argv[i]);
       if (!result.empty() || verbose)
-        llvm::outs() << llvm::sys::path::filename(argv[i]) << ": " << (result.empty() ? "passed" : result) << "\n";
+        llvm::outs() << name << ": " << (result.empty() ? "passed" : result) << "\n";
       llvm::outs().flush();
       _exit(!result.empty());
     }
     int status = 0;
     waitpid(child, &status, 0);
     if (WIFSIGNALED(status))
-      llvm::outs() << llvm::sys::path::filename(argv[i]) << ": crashed with signal " << WTERMSIG(status) << "\n";
+      llvm::outs() << name << ": crashed with signal " << WTERMSIG(status) << "\n";
     failures += status != 0;
   }
   llvm::outs() << count - failures << " of " << count << " passed\n";
