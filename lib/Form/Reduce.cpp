@@ -127,13 +127,94 @@ static void pushOptional(SmallVectorImpl<Value> &inputs, OpBuilder &b, Location 
   inputs.push_back(createReshape(b, loc, v, dims));
 }
 
+/// The scheduled families take f32; other types run as loops.
+static bool isScheduled(StringRef family, Value v) { return KernelFamily::find(family) && typeOf(v).getElementType().isF32(); }
+
+static uint32_t keep(Point &, uint32_t x) { return x; }
+static uint32_t same(Expr &, uint32_t x) { return x; }
+
+/// Values of a point in the type that is computed in: f16 and bf16 in f32.
+struct Wide {
+  Point &p;
+  DType type, wide;
+  Wide(Point &p, Value like) : p(p), type(toDType(typeOf(like).getElementType())), wide(isNarrowFloat(type) ? DType::f32 : type) {}
+  uint32_t load(Value v) {
+    uint32_t x = p.load(v);
+    return p.body.nodes[x].type == wide ? x : p.body.cast(wide, x);
+  }
+  Value loop(RankedTensorType result, uint32_t x) { return p.loop(result, wide == type ? x : p.body.cast(type, x)).getResult(0); }
+};
+
+static Value softmaxByLoops(SoftmaxOp op, OpBuilder &b) {
+  Location loc = op.getLoc();
+  Value x = op.getInput();
+  SmallVector<int64_t> axes{int64_t(op.getAxis())};
+  Value top = reduceOnce(b, loc, x, axes, "max", same, keep);
+  Value sum = reduceOnce(b, loc, x, axes, "sum", [](Expr &e, uint32_t v) { return e.unary(UnaryKind::exp, v); }, keep, top);
+  Point p(b, loc);
+  Wide w(p, x);
+  uint32_t shifted = p.body.binary(BinaryKind::sub, w.load(x), w.load(top)), total = w.load(sum);
+  uint32_t y = op.getLog() ? p.body.binary(BinaryKind::sub, shifted, p.body.unary(UnaryKind::log, total))
+                           : p.body.binary(BinaryKind::div, p.body.unary(UnaryKind::exp, shifted), total);
+  return w.loop(typeOf(op.getOutput()), y);
+}
+
+/// (x - mean) / sqrt(variance + epsilon) * scale + bias over `axes`; operands broadcast, scale and bias may be null.
+static Value normaliseByLoops(OpBuilder &b, Location loc, Value x, ArrayRef<int64_t> axes, APFloat epsilon, bool rms, Value scale, Value bias) {
+  int64_t count = 1;
+  for (int64_t axis : axes)
+    count *= typeOf(x).getDimSize(axis);
+  auto mean = [&](Point &p, uint32_t v) { return p.body.binary(BinaryKind::div, v, p.body.cast(p.body.nodes[v].type, p.immediate(count))); };
+  auto square = [](Expr &e, uint32_t v) { return e.binary(BinaryKind::mul, v, v); };
+  Value center = rms ? nullptr : reduceOnce(b, loc, x, axes, "sum", same, mean);
+  Value variance = reduceOnce(b, loc, x, axes, "sum", square, mean, center);
+  Point p(b, loc);
+  Wide w(p, x);
+  uint32_t y = w.load(x);
+  if (center)
+    y = p.body.binary(BinaryKind::sub, y, w.load(center));
+  uint32_t root = p.body.binary(BinaryKind::add, w.load(variance), p.body.constant(w.wide, epsilon.convertToFloat()));
+  y = p.body.binary(BinaryKind::div, y, p.body.unary(UnaryKind::sqrt, root));
+  if (scale)
+    y = p.body.binary(BinaryKind::mul, y, w.load(scale));
+  if (bias)
+    y = p.body.binary(BinaryKind::add, y, w.load(bias));
+  return w.loop(typeOf(x), y);
+}
+
+static Value presentOrNull(Value v) { return isa<NoneType>(v.getType()) ? nullptr : v; }
+
+static Value groupNormByLoops(GroupNormOp op, OpBuilder &b) {
+  Location loc = op.getLoc();
+  RankedTensorType type = typeOf(op.getInput());
+  int64_t groups = op.getGroups(), channels = type.getShape().back();
+  SmallVector<int64_t> dims(type.getShape().drop_back()), axes;
+  for (int64_t i = 1; i < int64_t(dims.size()); ++i)
+    axes.push_back(i);
+  axes.push_back(dims.size() + 1);
+  dims.push_back(groups);
+  dims.push_back(channels / groups);
+  auto split = [&](Value v) { return v ? createReshape(b, loc, v, {groups, channels / groups}) : v; };
+  Value y = normaliseByLoops(b, loc, createReshape(b, loc, op.getInput(), dims), axes, op.getEpsilon(), false,
+                             split(presentOrNull(op.getScale())), split(presentOrNull(op.getBias())));
+  return createReshape(b, loc, y, type.getShape());
+}
+
 FailureOr<Value> mrcc::lowerSoftmax(SoftmaxOp op, OpBuilder &b) {
+  if (!isScheduled("softmax", op.getInput()))
+    return softmaxByLoops(op, b);
   LaunchConfig config(b.getContext());
   config.set("axis", op.getAxis()).set("log", op.getLog());
   return createLaunch(b, op.getLoc(), op.getType(), {op.getInput()}, "softmax", config, {}).getResult(0);
 }
 
 FailureOr<Value> mrcc::lowerLayerNorm(LayerNormOp op, OpBuilder &b) {
+  if (!isScheduled("layer_norm", op.getInput())) {
+    SmallVector<int64_t> axes;
+    for (int64_t i = op.getAxis(); i < typeOf(op.getInput()).getRank(); ++i)
+      axes.push_back(i);
+    return normaliseByLoops(b, op.getLoc(), op.getInput(), axes, op.getEpsilon(), op.getRms(), presentOrNull(op.getScale()), presentOrNull(op.getBias()));
+  }
   SmallVector<Value> inputs{op.getInput()};
   pushOptional(inputs, b, op.getLoc(), op.getScale(), typeOf(op.getInput()));
   size_t withScale = inputs.size() - 1;
@@ -145,6 +226,8 @@ FailureOr<Value> mrcc::lowerLayerNorm(LayerNormOp op, OpBuilder &b) {
 }
 
 FailureOr<Value> mrcc::lowerGroupNorm(GroupNormOp op, OpBuilder &b) {
+  if (!isScheduled("group_norm", op.getInput()))
+    return groupNormByLoops(op, b);
   SmallVector<Value> inputs{op.getInput()};
   pushOptional(inputs, b, op.getLoc(), op.getScale(), typeOf(op.getInput()));
   size_t withScale = inputs.size() - 1;
