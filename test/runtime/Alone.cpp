@@ -136,8 +136,8 @@ static void warmCalls(const std::string &folder, Buffers &b) {
       for (int64_t h : {16, 64, 256})
         for (int64_t w : {16, 64, 256})
           good &= !run(context, b, h, w);
-    check(before > 0 && locksBefore > 0, "the counters count");
     const long made = allocations - before, taken = locks - locksBefore;
+    check(before > 0 && locksBefore > 0, "the counters count");
     check(good, "900 warm calls run");
     check(made == 0, ("they allocate nothing, threads: " + std::to_string(threads)).c_str());
     check(taken == 0, ("they take no lock, threads: " + std::to_string(threads)).c_str());
