@@ -2,6 +2,7 @@
 #include "mrcc/IR/Shapes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
+#include <set>
 
 using namespace mlir;
 using namespace mrcc;
@@ -31,10 +32,29 @@ static bool isStatic(TypeRange types) {
   });
 }
 
+/// A constant that an earlier call made keeps the location of what was folded; its bytes tell it from a namesake.
+const Folder::Origin *Folder::earlier(Operation *constant, int64_t bytes) {
+  if (!earlierRecords) {
+    earlierRecords.emplace();
+    auto module = constant->getParentOfType<ModuleOp>();
+    auto records = module ? module->getAttrOfType<ArrayAttr>("mrc.folded") : ArrayAttr();
+    for (Attribute entry : records ? records.getValue() : ArrayRef<Attribute>()) {
+      auto record = cast<DictionaryAttr>(entry);
+      Origin origin;
+      origin.sourceBytes = record.getAs<IntegerAttr>("bytes_before").getInt();
+      for (StringRef name : llvm::split(record.getAs<StringAttr>("ops").getValue(), ','))
+        origin.ops.push_back(name.str());
+      (*earlierRecords)[{record.getAs<StringAttr>("node").str(), record.getAs<IntegerAttr>("bytes_after").getInt()}] = origin;
+    }
+  }
+  auto it = earlierRecords->find({nodeNames(constant->getLoc()), bytes});
+  return it == earlierRecords->end() ? nullptr : &it->second;
+}
+
 Folder::Origin Folder::originOf(Operation *op, ArrayRef<ConstantData> operands) {
   Origin origin;
-  auto addOps = [&](ArrayRef<StringRef> names) {
-    for (StringRef name : names)
+  auto addOps = [&](ArrayRef<std::string> names) {
+    for (const std::string &name : names)
       if (!llvm::is_contained(origin.ops, name))
         origin.ops.push_back(name);
   };
@@ -45,15 +65,17 @@ Folder::Origin Folder::originOf(Operation *op, ArrayRef<ConstantData> operands) 
     seen.push_back(value);
     auto madeHere = made.find(value.getDefiningOp());
     auto known = virtuals.find(value);
-    if (madeHere != made.end() || known != virtuals.end()) {
-      const Origin &from = known != virtuals.end() ? known->second.origin : madeHere->second;
-      origin.sourceBytes += from.sourceBytes;
-      addOps(from.ops);
+    const Origin *from = known != virtuals.end() ? &known->second.origin : madeHere != made.end() ? &madeHere->second : nullptr;
+    if (!from && value.getDefiningOp<ConstantOp>())
+      from = earlier(value.getDefiningOp(), data.bytes.size());
+    if (from) {
+      origin.sourceBytes += from->sourceBytes;
+      addOps(from->ops);
     } else {
       origin.sourceBytes += data.bytes.size();
     }
   }
-  addOps(op->getName().stripDialect());
+  addOps(op->getName().stripDialect().str());
   origin.node = nodeNames(op->getLoc());
   return origin;
 }
@@ -107,7 +129,7 @@ bool Folder::tryFold(Operation *op) {
     elements = elements.slice(isa<FillOp>(op) ? 1 : 0, 1);
   bool allSplat = llvm::all_of(elements, [](const ConstantData &d) { return !d.type || d.isSplat || d.type.getNumElements() == 1; });
   bool fits = after <= largestSmall || (!fromVirtual && after <= before) || isWork(op) || (table && !onlyMoves(op));
-  if (!fits && !table && !allSplat)
+  if (!fits && !table && (!allSplat || isa<ConcatOp, PadOp, SelectOp>(op))) // these would need all their bytes
     return false;
   auto results = evaluate(op, operands);
   if (!results) {
@@ -154,8 +176,16 @@ void Folder::finish(func::FuncOp func) {
   auto module = func->getParentOfType<ModuleOp>();
   Builder b(func.getContext());
   SmallVector<Attribute> records;
-  if (auto known = module ? module->getAttrOfType<ArrayAttr>("mrc.folded") : ArrayAttr())
-    llvm::append_range(records, known);
+  std::set<std::pair<std::string, int64_t>> alive;
+  for (ConstantOp op : func.getOps<ConstantOp>())
+    if (auto data = getConstant(op.getOutput()))
+      alive.insert({nodeNames(op.getLoc()), int64_t(data->bytes.size())});
+  auto known = module ? module->getAttrOfType<ArrayAttr>("mrc.folded") : ArrayAttr();
+  for (Attribute record : known ? known.getValue() : ArrayRef<Attribute>()) {
+    auto fields = cast<DictionaryAttr>(record);
+    if (alive.count({fields.getAs<StringAttr>("node").str(), fields.getAs<IntegerAttr>("bytes_after").getInt()}))
+      records.push_back(record);
+  }
   for (ConstantOp op : func.getOps<ConstantOp>()) { // in program order
     auto it = made.find(op);
     if (it == made.end())
@@ -170,7 +200,8 @@ void Folder::finish(func::FuncOp func) {
         b.getNamedAttr("stage", b.getStringAttr(stage)),
     }));
   }
-  if (module && !records.empty())
+  if (module && (known || !records.empty()))
     module->setAttr("mrc.folded", b.getArrayAttr(records));
   made.clear();
+  earlierRecords.reset();
 }

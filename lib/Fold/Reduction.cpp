@@ -38,6 +38,26 @@ template <class C> static C step(ReduceKind kind, C acc, C v) {
   return acc;
 }
 
+namespace {
+/// All elements in order, a block at a time: weights are large, and wider as C.
+template <class C> struct Stream {
+  const Tensor &t;
+  int64_t at = 0, size = t.size();
+  std::vector<C> block = std::vector<C>(1024);
+  explicit Stream(const Tensor &t) : t(t) {}
+  C next() {
+    int64_t length = block.size(), i = at++ % length;
+    if (i == 0 && t.splat && at == 1) {
+      load(t.type, t.bytes.data(), 1, block.data());
+      std::fill(block.begin() + 1, block.end(), block[0]);
+    } else if (i == 0 && !t.splat) {
+      load(t.type, t.at(at - 1), std::min(length, size - at + 1), block.data());
+    }
+    return block[i];
+  }
+};
+} // namespace
+
 template <class C> static Tensor reduce(ReduceOp op, const Tensor &in) {
   ReduceKind kind = op.getKind();
   Dims strides(in.dims.size(), 0), kept;
@@ -50,8 +70,8 @@ template <class C> static Tensor reduce(ReduceOp op, const Tensor &in) {
   Dims own = stridesOf(kept);
   for (size_t i = 0; i < kept.size(); ++i)
     strides[i] = kept[i] == 1 ? 0 : own[i];
-  std::vector<C> values = in.all<C>(), acc(product(kept), initial<C>(kind, in.type));
-  size_t n = 0;
+  std::vector<C> acc(product(kept), initial<C>(kind, in.type));
+  Stream<C> values(in);
   auto target = [&](ArrayRef<int64_t> at) {
     int64_t to = 0;
     for (size_t i = 0; i < at.size(); ++i)
@@ -60,7 +80,7 @@ template <class C> static Tensor reduce(ReduceOp op, const Tensor &in) {
   };
   forEachPoint(in.dims, [&](ArrayRef<int64_t> at) {
     C &a = acc[target(at)];
-    a = step(kind, a, values[n++]);
+    a = step(kind, a, values.next());
   });
   auto inDouble = [&](C v, auto f) { return C(f(double(v))); }; // integers truncate
   switch (kind) {
@@ -78,11 +98,11 @@ template <class C> static Tensor reduce(ReduceOp op, const Tensor &in) {
     break;
   case ReduceKind::log_sum_exp: { // acc holds the maxima
     std::vector<double> sums(acc.size());
-    n = 0;
+    Stream<C> again(in);
     forEachPoint(in.dims, [&](ArrayRef<int64_t> at) {
       int64_t to = target(at);
       double top = std::isinf(double(acc[to])) ? 0 : double(acc[to]);
-      sums[to] += portable::exp(double(values[n++]) - top);
+      sums[to] += portable::exp(double(again.next()) - top);
     });
     for (size_t i = 0; i < acc.size(); ++i)
       acc[i] = C(portable::log(sums[i]) + (std::isinf(double(acc[i])) || count == 0 ? 0 : double(acc[i])));

@@ -1,5 +1,6 @@
 // Result types of windowed ops (channels last), of resize and of packed weights.
 #include "InferShapesUtil.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace mrcc;
@@ -122,8 +123,13 @@ LogicalResult ResizeOp::inferShapes(SmallVectorImpl<Type> &types) {
     return give(types, dims, typeOf(getInput()).getElementType());
   }
   auto sizes = bySizes && getAspectPolicy() != "not_larger" && getAspectPolicy() != "not_smaller" ? partialIntegers(operand) : std::nullopt;
-  for (auto [i, axis] : llvm::enumerate(getAxes()))
-    dims[axis] = sizes && i < sizes->size() ? (*sizes)[i].value_or(unknown) : unknown;
+  auto scales = bySizes ? std::nullopt : getFloats(operand);
+  for (auto [i, axis] : llvm::enumerate(getAxes())) {
+    if (scales && i < scales->size() && dims[axis] != unknown)
+      dims[axis] = int64_t(std::floor(float(dims[axis]) * float((*scales)[i])));
+    else
+      dims[axis] = sizes && i < sizes->size() ? (*sizes)[i].value_or(unknown) : unknown;
+  }
   return give(types, dims, typeOf(getInput()).getElementType());
 }
 

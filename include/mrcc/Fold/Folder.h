@@ -3,6 +3,7 @@
 #pragma once
 #include "mrcc/Fold/Evaluate.h"
 #include "llvm/ADT/DenseMap.h"
+#include <map>
 
 namespace mlir::func {
 class FuncOp;
@@ -31,13 +32,14 @@ public:
   void forget(mlir::Operation *op);
 
   /// Erases what is dead in the function and appends to the module's `mrc.folded` one dictionary {node, ops, bytes_before,
-  /// bytes_after, stage} for each constant that was made here and is still used.
+  /// bytes_after, stage} for each constant that was made here and is still used. Records of an earlier call whose
+  /// constant went into another are dropped: they are part of that one's record.
   void finish(mlir::func::FuncOp func);
 
 private:
   struct Origin { // of a folded or virtual value
     int64_t sourceBytes = 0;
-    llvm::SmallVector<llvm::StringRef, 4> ops; // the kinds, in order of their first use
+    llvm::SmallVector<std::string, 2> ops; // the kinds, in order of their first use
     std::string node;
   };
   struct Virtual { // the value of an op that stays
@@ -45,10 +47,12 @@ private:
     Origin origin;
   };
   Origin originOf(mlir::Operation *op, llvm::ArrayRef<ConstantData> operands);
+  const Origin *earlier(mlir::Operation *constant, int64_t bytes);
 
   std::string stage;
   llvm::DenseMap<mlir::Value, Virtual> virtuals;
   llvm::DenseMap<mlir::Operation *, Origin> made; // constants
+  std::optional<std::map<std::pair<std::string, int64_t>, Origin>> earlierRecords; // the module's records by node and bytes
 };
 
 /// Erases pure ops whose results have no use, and constants.
