@@ -2,8 +2,7 @@
 #include "Inspect.h"
 #include "Layout.h"
 #include "mrcc/Bundle/Hash.h"
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/SHA256.h"
+#include "mrcc/Support/Sha256.h"
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -54,8 +53,9 @@ llvm::Expected<std::string> mrcc::toJson(const BundleInfo &info, StringRef path)
     if (!opened)
       return opened.takeError();
     auto hash = [](std::string_view bytes) {
-      auto digest = llvm::SHA256::hash({reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size()});
-      return llvm::toHex(digest, /*LowerCase=*/true);
+      Sha256 sha;
+      sha.update({reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size()});
+      return sha.hex();
     };
     const runtime::Index &index = opened->storage->index();
     sha256["index"] = hash(opened->storage->indexBytes());

@@ -75,8 +75,8 @@ bool Team::work(unsigned participant) {
       ++k;
       continue;
     }
-    const uint64_t take = std::min(end - begin, std::max<uint64_t>((end - begin + 1) / 2,
-                                                                   leastTaken.load(std::memory_order_relaxed)));
+    const uint64_t take =
+        std::min(end - begin, std::max<uint64_t>((end - begin + 1) / 2, leastTaken.load(std::memory_order_relaxed)));
     const uint64_t rest = k == 0 ? pack(participants, begin + take, end) : pack(participants, begin, end - take);
     if (!word.compare_exchange_weak(seen, rest, std::memory_order_acq_rel, std::memory_order_relaxed))
       continue;

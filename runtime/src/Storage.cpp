@@ -77,6 +77,7 @@ void Storage::openFolder(const std::string &path, int folder) {
   bundle = path;
   prefix = path + (path.ends_with('/') ? "" : "/");
   uint64_t bytes = 0;
+  ino_t indexNumber = 0;
   const std::string indexName = prefix + "index";
   {
     Descriptor fd = [&] {
@@ -87,6 +88,9 @@ void Storage::openFolder(const std::string &path, int folder) {
       }
     }();
     indexMapping = Mapping::ofFile(fd.get(), bytes, indexName);
+    struct stat status;
+    if (fstat(fd.get(), &status) == 0)
+      indexNumber = status.st_ino;
   }
   records = Index(indexMapping.bytes(), indexName);
   for (const FileRecord &record : records.files()) {
@@ -104,7 +108,7 @@ void Storage::openFolder(const std::string &path, int folder) {
   }
   // Report only, so never a reason to refuse. An update that was killed at its last step has left it under the other
   // name.
-  for (const char *candidate : {"manifest.json", "manifest.json.new"}) {
+  for (const char *candidate : {"manifest.json", "manifest.json.new", "manifest.json"}) { // renamed while we look
     try {
       Descriptor fd = openFile(folder, candidate, prefix + candidate, bytes);
       if (bytes != records.header().manifestBytes)
@@ -119,6 +123,9 @@ void Storage::openFolder(const std::string &path, int folder) {
     } catch (const Failure &) {
     }
   }
+  struct stat now;
+  if (manifestBytes.empty() && fstatat(folder, "index", &now, 0) == 0 && now.st_ino != indexNumber)
+    throw Missing{prefix + "manifest.json"}; // the bundle was replaced meanwhile
 }
 
 void Storage::openPacked(std::string_view memory, const std::string &name, int fd) {

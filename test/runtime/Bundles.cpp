@@ -145,7 +145,8 @@ std::string test::readFile(const std::filesystem::path &path) {
   return bytes.str();
 }
 void test::writeFile(const std::filesystem::path &path, const std::string &bytes) {
-  // Without truncation where the size stays: some file systems flush a file that was truncated, a millisecond each time.
+  // Without truncation where the size stays: some file systems flush a file that was truncated, a millisecond each
+  // time.
   std::error_code missing;
   const bool inPlace = std::filesystem::file_size(path, missing) == bytes.size() && !missing;
   std::fstream(path, std::ios::binary | std::ios::out | (inPlace ? std::ios::in : std::ios::trunc)) << bytes;

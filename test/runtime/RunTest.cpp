@@ -381,7 +381,7 @@ TEST_CASE("a child process after fork runs") {
     if (child == 0) {
       session.run({300, 200});
       bool good = session.y == expected(session.x, {300, 200});
-#if !__has_feature(thread_sanitizer) // which allows no new threads here
+#if !__has_feature(thread_sanitizer)   // which allows no new threads here
       mrcc_context *context = nullptr; // starts workers of its own
       mrcc_context_create(session.model, nullptr, &context, nullptr);
       std::vector<float> y;

@@ -2,8 +2,11 @@
 #include "Bundles.h"
 #include "mrcc/Bundle/Hash.h"
 #include <algorithm>
+#include <csignal>
 #include <doctest/doctest.h>
 #include <map>
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace mrcc;
 using namespace test;
@@ -223,6 +226,67 @@ TEST_CASE("an update that was killed at its last step has lost nothing") {
   CHECK(problems->empty());
   write(path, Contents({{64, 64}}));
   CHECK(!std::filesystem::exists(path + "/manifest.json.new"));
+}
+
+/// Writes the bundles in turn until it is killed.
+static pid_t startWriter(const std::string &path, const Contents &a, const Contents &b) {
+  pid_t child = fork();
+  if (child == 0) {
+    for (int i = 0;; ++i)
+      if (llvm::Error error = writeBundle(path, (i % 2 ? a : b).contents)) {
+        llvm::consumeError(std::move(error));
+        _exit(1);
+      }
+  }
+  return child;
+}
+static void stopWriter(pid_t child) {
+  kill(child, SIGKILL);
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFSIGNALED(status)); // it had not failed before
+}
+
+TEST_CASE(
+    "a writer killed at any moment leaves nothing, the old bundle or the new one, and the next writer cleans up") {
+  Folder folder;
+  Contents a({{16, 16}, {24, 16}}), b({{16, 16}, {32, 48}});
+  write(folder / "a.mrcb", a);
+  write(folder / "b.mrcb", b);
+  const auto filesOfA = contentsOf(folder / "a.mrcb");
+  for (int round = 0; round < 50; ++round) {
+    const std::string path = folder / ("x" + std::to_string(round % 10) + ".mrcb"); // on nothing, then on what is there
+    pid_t child = startWriter(path, a, b);
+    usleep(500 + round * round * 37 % 40000);
+    stopWriter(child);
+    if (!std::filesystem::exists(path + "/index")) {
+      CHECK(tryOpen(path).code == MRCC_NOT_A_BUNDLE);
+      continue;
+    }
+    CHECK(tryRun(path, MRCC_VERIFY_FULL).message == "");
+    CHECK(llvm::cantFail(verifyBundle(path)).empty());
+    BundleInfo info = infoOf(path);
+    const std::string second = info.variants.at(1).program.key;
+    CHECK((second == "x=1x3x24x16" || second == "x=1x3x32x48"));
+    write(path, a);
+    CHECK(contentsOf(path) == filesOfA);
+  }
+}
+
+TEST_CASE("readers and two writers at once: everybody sees whole bundles") {
+  Folder folder;
+  const std::string path = folder / "a.mrcb";
+  Contents a({{16, 16}, {24, 16}}), b({{16, 16}, {32, 48}});
+  write(path, a);
+  pid_t first = startWriter(path, a, b), second = startWriter(path, b, a);
+  for (int i = 0; i < 100; ++i) {
+    CHECK(tryRun(path, MRCC_VERIFY_FULL).message == "");
+    usleep(1000);
+  }
+  stopWriter(first);
+  stopWriter(second);
+  write(path, a);
+  CHECK(contentsOf(path).size() == infoOf(path).files.size() + 1); // the manifest
 }
 
 TEST_CASE("manifest and dump say the same, and diff finds what changed") {
