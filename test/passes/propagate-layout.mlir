@@ -180,3 +180,60 @@ func.func @shape_of_transposed(%x: tensor<1x?x?x8xf32>) -> tensor<2xi64> {
   %1 = mrc.shape %0 {start = 2 : i64} : (tensor<1x8x?x?xf32>) -> tensor<2xi64>
   return %1 : tensor<2xi64>
 }
+
+// -----
+
+// A channel shuffle: only the order of the channels is a transpose.
+// CHECK-LABEL: func @shuffle
+// CHECK: %[[A:.*]] = mrc.reshape %arg0, %{{.*}} -> tensor<?x?x?x2x4xf32>
+// CHECK: %[[T:.*]] = mrc.transpose %[[A]] {perm = array<i64: 0, 1, 2, 4, 3>}
+// CHECK: %[[B:.*]] = mrc.reshape %[[T]], %{{.*}} -> tensor<?x?x?x8xf32>
+// CHECK: return %[[B]]
+func.func @shuffle(%x: tensor<?x?x?x8xf32>) -> tensor<?x?x?x8xf32> {
+  %0 = mrc.transpose %x {perm = array<i64: 0, 3, 1, 2>} : (tensor<?x?x?x8xf32>) -> tensor<?x8x?x?xf32>
+  %h = mrc.shape %0 {start = 2 : i64} : (tensor<?x8x?x?xf32>) -> tensor<2xi64>
+  %groups = mrc.constant dense<[-1, 2, 4]> : tensor<3xi64>
+  %channels = mrc.constant dense<[-1, 8]> : tensor<2xi64>
+  %s5 = mrc.concat %groups, %h {axis = 0 : i64} : (tensor<3xi64>, tensor<2xi64>) -> tensor<5xi64>
+  %s4 = mrc.concat %channels, %h {axis = 0 : i64} : (tensor<2xi64>, tensor<2xi64>) -> tensor<4xi64>
+  %1 = mrc.reshape %0, %s5 : (tensor<?x8x?x?xf32>, tensor<5xi64>) -> tensor<?x2x4x?x?xf32>
+  %2 = mrc.transpose %1 {perm = array<i64: 0, 2, 1, 3, 4>} : (tensor<?x2x4x?x?xf32>) -> tensor<?x4x2x?x?xf32>
+  %3 = mrc.reshape %2, %s4 : (tensor<?x4x2x?x?xf32>, tensor<4xi64>) -> tensor<?x8x?x?xf32>
+  %4 = mrc.transpose %3 {perm = array<i64: 0, 2, 3, 1>} : (tensor<?x8x?x?xf32>) -> tensor<?x?x?x8xf32>
+  return %4 : tensor<?x?x?x8xf32>
+}
+
+// -----
+
+// Pixel shuffle: one transpose between the two reshapes.
+// CHECK-LABEL: func @depth_to_space
+// CHECK: mrc.reshape %arg0, %{{.*}} -> tensor<1x4x5x3x2x2xf32>
+// CHECK-NEXT: mrc.transpose %{{.*}} {perm = array<i64: 0, 1, 4, 2, 5, 3>}
+// CHECK: mrc.reshape %{{.*}}, %{{.*}} -> tensor<1x8x10x3xf32>
+// CHECK-NEXT: return
+func.func @depth_to_space(%x: tensor<1x4x5x12xf32>) -> tensor<1x8x10x3xf32> {
+  %split = mrc.constant dense<[1, 3, 2, 2, 4, 5]> : tensor<6xi64>
+  %merge = mrc.constant dense<[1, 3, 8, 10]> : tensor<4xi64>
+  %0 = mrc.transpose %x {perm = array<i64: 0, 3, 1, 2>} : (tensor<1x4x5x12xf32>) -> tensor<1x12x4x5xf32>
+  %1 = mrc.reshape %0, %split : (tensor<1x12x4x5xf32>, tensor<6xi64>) -> tensor<1x3x2x2x4x5xf32>
+  %2 = mrc.transpose %1 {perm = array<i64: 0, 1, 4, 2, 5, 3>} : (tensor<1x3x2x2x4x5xf32>) -> tensor<1x3x4x2x5x2xf32>
+  %3 = mrc.reshape %2, %merge : (tensor<1x3x4x2x5x2xf32>, tensor<4xi64>) -> tensor<1x3x8x10xf32>
+  %4 = mrc.transpose %3 {perm = array<i64: 0, 2, 3, 1>} : (tensor<1x3x8x10xf32>) -> tensor<1x8x10x3xf32>
+  return %4 : tensor<1x8x10x3xf32>
+}
+
+// -----
+
+// The input's normalisation happens behind the transpose.
+// CHECK-LABEL: func @normalised
+// CHECK: %[[T:.*]] = mrc.transpose %arg0 {perm = array<i64: 0, 2, 3, 1>}
+// CHECK: %[[M:.*]] = mrc.constant dense<{{.*}}> : tensor<1x1x1x3xf32>
+// CHECK: %[[S:.*]] = mrc.binary sub %[[T]], %[[M]]
+// CHECK: mrc.pool max_pool %[[S]]
+func.func @normalised(%x: tensor<?x3x?x?xf32>) -> tensor<?x?x?x3xf32> {
+  %mean = mrc.constant dense<[[[1.0]], [[2.0]], [[3.0]]]> : tensor<3x1x1xf32>
+  %0 = mrc.binary sub %x, %mean : (tensor<?x3x?x?xf32>, tensor<3x1x1xf32>) -> tensor<?x3x?x?xf32>
+  %1 = mrc.transpose %0 {perm = array<i64: 0, 2, 3, 1>} : (tensor<?x3x?x?xf32>) -> tensor<?x?x?x3xf32>
+  %2 = mrc.pool max_pool %1 {kernel = array<i64: 2, 2>, strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>} : (tensor<?x?x?x3xf32>) -> tensor<?x?x?x3xf32>
+  return %2 : tensor<?x?x?x3xf32>
+}

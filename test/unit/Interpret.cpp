@@ -116,7 +116,9 @@ static llvm::Expected<std::vector<TestValue>> runOp(Operation *op, SmallVector<C
   if (!op->hasAttr("packed_k") && !op->hasAttr("packed_kernel"))
     return evaluate(op, operands);
   TestValue weights = unpacked(op, operands[1]);
-  operands[1] = dataOf(weights);
+  OpBuilder b(op);
+  op->setOperand(1, makeConstant(b, op->getLoc(), toAttr(std::move(weights)))); // its dims matter for auto_pad
+  operands[1] = *getConstant(op->getOperand(1));
   for (StringRef name : {"packed_k", "packed_n", "packed_kernel", "packed_oc"})
     op->removeAttr(name);
   return evaluate(op, operands);
