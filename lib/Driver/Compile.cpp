@@ -221,7 +221,7 @@ llvm::Error Compilation::import(llvm::ArrayRef<VariantShapes> shapes) {
     }
   };
   describe(state->info.inputs, bundle.model.inputs);
-  describe(state->info.outputs, bundle.model.outputs);
+  describe(state->program.outputs, bundle.model.outputs); // inferred: what files state is often missing or wrong
   dumpModule(options, StageId::import, "", *state->module);
   if (options.stopAfter == "import")
     stageTexts.emplace_back("", printModule(*state->module));

@@ -324,20 +324,6 @@ Expected<ShapeList> Resolver::run(const ShapeOptions &options) {
   for (const VariantShapes &shapes : list.variants)
     if (unsigned n = count[shapes]; n > 1)
       list.notes.push_back("shape " + variantKey(names, shapes) + " is given " + std::to_string(n) + " times; one is compiled");
-  for (size_t k = 0; k < inputs.size(); ++k) {
-    auto overrides = [&](const VariantShapes &shapes) {
-      for (size_t i = 0; i < inputs[k].dims.size(); ++i)
-        if (inputs[k].dims[i] >= 0 && inputs[k].dims[i] != shapes.dims[k][i])
-          return true;
-      return false;
-    };
-    if (llvm::any_of(list.variants, overrides)) {
-      std::string fixed;
-      for (size_t i = 0; i < inputs[k].dims.size(); ++i)
-        fixed += (i ? "x" : "") + (inputs[k].dims[i] >= 0 ? std::to_string(inputs[k].dims[i]) : "?");
-      list.notes.push_back("input '" + names[k] + "': the model fixes " + fixed + "; overridden, all shapes are inferred anew");
-    }
-  }
   return std::move(list);
 }
 

@@ -74,7 +74,8 @@ Expected<std::string> tool::disassemble(llvm::StringRef image, uint64_t offset, 
     auto status = disassembler->getInstruction(instruction, size, code->drop_front(at), offset + at, llvm::nulls());
     os << llvm::format("%8llx:", static_cast<unsigned long long>(offset + at));
     if (status == llvm::MCDisassembler::Success) {
-      printer->printInst(&instruction, offset + at, "", *subtarget, os);
+      uint64_t relativeTo = offset + at + (triple.isX86() ? size : 0); // what branches count from
+      printer->printInst(&instruction, relativeTo, "", *subtarget, os);
     } else {
       size = 1;
       os << llvm::format("\t.byte 0x%02x", (*code)[at]);

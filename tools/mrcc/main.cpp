@@ -8,7 +8,7 @@ using namespace mrcc::tool;
 
 /// CLI11's sentences in our form.
 static std::string lowered(std::string message) {
-  if (message.size() > 1 && std::islower(message[1]))
+  if (message.size() > 1 && (std::islower(message[1]) || message[1] == ' '))
     message[0] = char(std::tolower(message[0]));
   while (!message.empty() && (message.back() == '\n' || message.back() == '.'))
     message.pop_back();
@@ -26,6 +26,11 @@ int main(int argc, char **argv) {
   for (auto *add : {addCompile, addRun, addBench, addDump, addDiff, addVerify})
     add(app, chosen);
   Console console;
+  auto isNamed = [&](CLI::App *sub) { return sub->get_name() == argv[1]; };
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(isNamed).empty()) {
+    console.error("unknown subcommand '" + std::string(argv[1]) + "'; see mrcc --help");
+    return wrongUsage;
+  }
   try {
     app.parse(argc, argv);
     return chosen(console);

@@ -27,7 +27,7 @@ struct ShapeOptions {
 
 struct ShapeList {
   std::vector<VariantShapes> variants; // in the order given, each once
-  std::vector<std::string> notes;      // merged repeats, dimensions of the model that are overridden
+  std::vector<std::string> notes;      // merged repeats
 };
 
 /// `bound` are inputs that became constants (--bind). --size and --dim give the product of their values; --shape and the
