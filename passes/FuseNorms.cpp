@@ -7,7 +7,7 @@
 //
 // Layer norm: d / sqrt(mean(d * d) + epsilon) with d = x - mean(x), and the same with d = x, which is RMS norm. The
 // division may be a multiplication by rsqrt or by a reciprocal, the square a pow. Axes that are not the last ones are
-// brought there by transposes.
+// brought there by transposes; over all but N and C of an image it is an instance norm.
 #include "DimAnalysis.h"
 #include "Passes.h"
 #include "Rewrite.h"
@@ -28,6 +28,15 @@ static BinaryOp binaryOf(Value v, BinaryKind kind) {
 static UnaryOp unaryOf(Value v, UnaryKind kind) {
   auto op = v.getDefiningOp<UnaryOp>();
   return op && op.getKind() == kind ? op : UnaryOp();
+}
+
+/// [N, C, rest...] -> [N, rest..., C]
+static Perm channelsLast(int64_t rank) {
+  Perm perm{0};
+  for (int64_t i = 2; i < rank; ++i)
+    perm.push_back(i);
+  perm.push_back(1);
+  return perm;
 }
 
 //===-- group norm ------------------------------------------------------------------------------------------------===//
@@ -72,10 +81,7 @@ static bool fuseGroupNorm(ReshapeOp back) {
        bias = perChannel(b, norm.getBias(), channels, groups, 0);
   if (!scale || !bias)
     return false;
-  Perm last{0};
-  for (int64_t i = 2; i < rank; ++i)
-    last.push_back(i);
-  last.push_back(1);
+  Perm last = channelsLast(rank);
   Location loc = norm.getLoc();
   Value in = transposed(b, loc, x, last);
   Value out = GroupNormOp::create(b, loc, in.getType(), in, *scale, *bias, groups, norm.getEpsilon());
@@ -146,13 +152,23 @@ static bool fuseLayerNorm(BinaryOp op) {
         center && center.getInput() == sub.getLhs() && center.getAxes() == mean.getAxes())
       x = sub.getLhs(), rms = false;
   int64_t rank = typeOf(x).getRank(), count = mean.getAxes().size();
+  OpBuilder b(op);
+  Value none = NoneOp::create(b, op.getLoc(), b.getNoneType());
+  // Over all pixels of an image's channel it is an instance norm, which channels last is a group norm.
+  int64_t channels = rank >= 4 ? typeOf(x).getDimSize(1) : ShapedType::kDynamic;
+  if (!rms && mean.getAxes().front() == 2 && count == rank - 2 && !ShapedType::isDynamic(channels)) {
+    Perm last = channelsLast(rank);
+    Value in = transposed(b, op.getLoc(), x, last);
+    Value out = GroupNormOp::create(b, op.getLoc(), in.getType(), in, none, none, channels, APFloat(float(*epsilon)));
+    op.getOutput().replaceAllUsesWith(transposed(b, op.getLoc(), out, inverse(last)));
+    eraseDead(op);
+    return true;
+  }
   Perm perm;
   for (int64_t i = 0; i < rank; ++i)
     if (!llvm::is_contained(mean.getAxes(), i))
       perm.push_back(i);
   llvm::append_range(perm, mean.getAxes());
-  OpBuilder b(op);
-  Value none = NoneOp::create(b, op.getLoc(), b.getNoneType());
   Value in = transposed(b, op.getLoc(), x, perm);
   Value out =
       LayerNormOp::create(b, op.getLoc(), in.getType(), in, none, none, rank - count, APFloat(float(*epsilon)), rms);

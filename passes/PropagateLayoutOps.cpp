@@ -23,14 +23,29 @@ bool Propagate::sameShape(Operation *op, StringRef axis) {
   return true;
 }
 
+/// The normalised dims may change places among themselves: scale and bias, which have those dims, follow.
 bool Propagate::layerNorm(LayerNormOp op) {
   TransposeOp t = source(op.getInput());
   if (!t)
     return false;
-  for (int64_t i = op.getAxis(), rank = t.getPerm().size(); i < rank; ++i)
-    if (t.getPerm()[i] != i)
+  int64_t axis = op.getAxis(), rank = t.getPerm().size();
+  Perm inside;
+  for (int64_t p : t.getPerm().drop_front(axis)) {
+    if (p < axis)
       return false;
-  return sameShape(op, "");
+    inside.push_back(p - axis);
+  }
+  SmallVector<Value> operands{t.getInput(), op.getScale(), op.getBias()};
+  if (!isIdentity(inside))
+    for (Value &v : MutableArrayRef(operands).drop_front(1))
+      if (!isNone(v)) {
+        if (typeOf(v).getRank() != rank - axis)
+          return false;
+        v = transposed(b, op.getLoc(), v, inverse(inside));
+      }
+  Perm perm(t.getPerm());
+  finish(op, cloneWith(b, op, operands, permuted(typeOf(op.getOutput()), inverse(perm))), perm);
+  return true;
 }
 
 /// x W with the same matrix for every row: the order of the rows is free.

@@ -62,6 +62,25 @@ func.func @channels(%x: tensor<?x6x?x?xf32>) -> tensor<?x6x?x?xf32> {
 
 // -----
 
+// Over the pixels of each channel: instance norm.
+// CHECK-LABEL: func @instance
+// CHECK: %[[T:.*]] = mrc.transpose %arg0 {perm = array<i64: 0, 2, 3, 1>}
+// CHECK: %[[G:.*]] = mrc.group_norm %[[T]], %{{.*}}, %{{.*}} {{{.*}}groups = 6 : i64} : (tensor<?x?x?x6xf32>
+// CHECK: mrc.transpose %[[G]] {perm = array<i64: 0, 3, 1, 2>}
+func.func @instance(%x: tensor<?x6x?x?xf32>) -> tensor<?x6x?x?xf32> {
+  %eps = mrc.constant dense<1.0e-06> : tensor<f32>
+  %0 = mrc.reduce mean %x {axes = array<i64: 2, 3>} : (tensor<?x6x?x?xf32>) -> tensor<?x6x1x1xf32>
+  %1 = mrc.binary sub %x, %0 : (tensor<?x6x?x?xf32>, tensor<?x6x1x1xf32>) -> tensor<?x6x?x?xf32>
+  %2 = mrc.binary mul %1, %1 : (tensor<?x6x?x?xf32>, tensor<?x6x?x?xf32>) -> tensor<?x6x?x?xf32>
+  %3 = mrc.reduce mean %2 {axes = array<i64: 2, 3>} : (tensor<?x6x?x?xf32>) -> tensor<?x6x1x1xf32>
+  %4 = mrc.binary add %3, %eps : (tensor<?x6x1x1xf32>, tensor<f32>) -> tensor<?x6x1x1xf32>
+  %5 = mrc.unary sqrt %4 : (tensor<?x6x1x1xf32>) -> tensor<?x6x1x1xf32>
+  %6 = mrc.binary div %1, %5 : (tensor<?x6x?x?xf32>, tensor<?x6x1x1xf32>) -> tensor<?x6x?x?xf32>
+  return %6 : tensor<?x6x?x?xf32>
+}
+
+// -----
+
 // CHECK-LABEL: func @rms
 // CHECK: mrc.layer_norm %arg0, %{{.*}}, %{{.*}} {axis = 2 : i64, epsilon = 9.99999997E-7 : f32, rms = true}
 // CHECK-NEXT: return

@@ -237,3 +237,19 @@ func.func @normalised(%x: tensor<?x3x?x?xf32>) -> tensor<?x?x?x3xf32> {
   %2 = mrc.pool max_pool %1 {kernel = array<i64: 2, 2>, strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>} : (tensor<?x?x?x3xf32>) -> tensor<?x?x?x3xf32>
   return %2 : tensor<?x?x?x3xf32>
 }
+
+// -----
+
+// A norm over all of an image does not care for the order in it; its scale does.
+// CHECK-LABEL: func @norm_of_image
+// CHECK: %[[S:.*]] = mrc.constant dense<{{\[\[\[}}1.000000e+00, 3.000000e+00], [2.000000e+00, 4.000000e+00]]]> : tensor<1x2x2xf32>
+// CHECK: mrc.layer_norm %arg0, %[[S]], %{{.*}} {axis = 1 : i64
+// CHECK-NEXT: return
+func.func @norm_of_image(%x: tensor<?x1x2x2xf32>) -> tensor<?x1x2x2xf32> {
+  %none = mrc.none : none
+  %scale = mrc.constant dense<[[[1.0, 2.0]], [[3.0, 4.0]]]> : tensor<2x1x2xf32>
+  %0 = mrc.transpose %x {perm = array<i64: 0, 3, 1, 2>} : (tensor<?x1x2x2xf32>) -> tensor<?x2x1x2xf32>
+  %1 = mrc.layer_norm %0, %scale, %none {axis = 1 : i64, epsilon = 1.0e-03 : f32} : (tensor<?x2x1x2xf32>, tensor<2x1x2xf32>, none) -> tensor<?x2x1x2xf32>
+  %2 = mrc.transpose %1 {perm = array<i64: 0, 2, 3, 1>} : (tensor<?x2x1x2xf32>) -> tensor<?x1x2x2xf32>
+  return %2 : tensor<?x1x2x2xf32>
+}

@@ -230,7 +230,7 @@ private:
       return make<ReshapeOp>(x, make<UnaryOp>(flat, UnaryKind::neg, flat), shape);
     }
     case 16:
-      return make<LayerNormOp>(x, x, constant({dims.back()}), none, rank - 1, APFloat(1e-3f));
+      return make<LayerNormOp>(x, x, constant(ArrayRef(dims).drop_front(axis)), none, axis, APFloat(1e-3f));
     case 17:
       return rank > 1 ? make<MatMulOp>(x, x, constant({dims.back(), 3})) : x;
     case 18:
