@@ -1,11 +1,19 @@
 // The loop family's plan: a domain of nested levels over which a body runs. A launch becomes a plan and run-time
 // parameters (LoopBind.cpp); the plan is the kernel's description (LoopPlan.cpp) and becomes code (LoopEmit.cpp).
 //
+// A reduction may have phases: what is combined may depend on values that an earlier phase reduced (softmax: the maximum,
+// then the sum of exponentials), and outputs that vary over reduced dims are computed in a last pass over the domain.
+// Costly values that two phases need are kept in scratch.
+//
 // Levels: the parallel dims, outer to inner, then the reduced ones. One of them is the vector level: the last parallel
 // level (then reductions run inside it, one accumulator a lane) or the last reduced level (then lanes are combined at the
 // end, in a fixed order).
 #pragma once
 #include "mrcc/Kernels/Kernel.h"
+
+namespace mrcc {
+class KernelBuilder;
+}
 
 namespace mrcc::loops {
 
@@ -19,6 +27,7 @@ struct Plan {
   std::vector<DType> types;                // of views, outputs first
   unsigned outputs = 1, rank = 0, parallel = 0, vector = 0, immediates = 0;
   bool transpose = false;                  // the two innermost parallel levels are walked in square tiles
+  bool cache = false;                      // values are kept in scratch between phases
   std::vector<std::vector<Step>> steps;    // for each view, by level; own dims where `indexed`
   std::vector<Combine> combines;           // argmax and argmin take two results: value and index
   Expr body;                               // iter: levels
@@ -29,10 +38,31 @@ struct Plan {
   /// Results that are combined; the others are stored.
   unsigned combined() const;
   bool indexed(unsigned view) const;       // read by load_at
+  /// Reduces, and then computes outputs at every point.
+  bool maps() const;
   unsigned levelsOutsideRow() const { return transpose ? parallel - 2 : vectorReduces() || parallel == 0 ? parallel : parallel - 1; }
 
   KernelDescription describe() const;
   static llvm::Expected<Plan> parse(const KernelDescription &kernel);
+};
+
+/// What is combined together: one result, or two of argmax and argmin.
+struct Slot {
+  Combine kind;
+  unsigned first, width, phase;
+};
+
+/// What each node of a plan's body depends on, and when it is needed.
+struct Analysis {
+  explicit Analysis(const Plan &plan);
+  std::vector<Slot> slots;
+  unsigned phases = 0;                // of the reduction; the last one, where outputs are computed, has this number
+  std::vector<uint32_t> deps;         // levels, as bits
+  std::vector<unsigned> phaseOf;      // the first phase in which the node can be computed
+  std::vector<uint32_t> needed;       // phases that compute (or read from scratch) the node, as bits
+  std::vector<int> cachedIn;          // the phase that keeps the node in scratch; -1: none
+  std::vector<unsigned> cachePlace;   // number among those kept
+  unsigned cached = 0;
 };
 
 /// Where the run-time parameters lie: fixed ones, then those that the plan calls for.
@@ -53,6 +83,11 @@ struct Params {
 std::vector<uint32_t> dependencies(const Expr &body, llvm::function_ref<uint32_t(uint32_t operand)> load);
 /// The constant by which `node` (i64) grows when dimension `dim` does; nothing if it does not grow evenly.
 std::optional<int64_t> coefficient(const Expr &body, const std::vector<uint32_t> &deps, uint32_t node, uint32_t dim);
+
+/// Binds a launch of the loop family.
+llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target);
+/// Emits any kernel that bind() made, whatever name its family has.
+llvm::Error emit(const KernelDescription &kernel, KernelBuilder &builder);
 
 /// Elements on each side of a tile of a transposition.
 constexpr int64_t tileSide = 64;

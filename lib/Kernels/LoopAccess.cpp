@@ -172,7 +172,7 @@ void Emitter::storeResults(int64_t u) {
 }
 
 void Emitter::store(unsigned view, Value v, int64_t u) {
-  bool along = plan.rank && !plan.vectorReduces(); // outputs move along the vector level
+  bool along = plan.rank && (!plan.vectorReduces() || mapping); // outputs move along the vector level
   bool isVector = isa<VectorType>(v.getType());
   if (!along || !state.lanes) {
     Index at = along ? laneOffset(view, u) : state.offsets[view];
@@ -189,6 +189,29 @@ void Emitter::store(unsigned view, Value v, int64_t u) {
     return kb.storeVector(v, views[view], {laneOffset(view, u * state.lanes)});
   for (int64_t lane = 0; lane < state.lanes; ++lane)
     kb.store(vector::ExtractOp::create(kb.b, kb.loc, v, ArrayRef<int64_t>{lane}), views[view], {laneOffset(view, u * state.lanes + lane)});
+}
+
+//===-- values kept between phases --------------------------------------------------------------------------------===//
+
+/// Writes a node's value to its place in scratch, or reads it.
+Value Emitter::kept(uint32_t n, int64_t u, Value stored) {
+  DType type = plan.body.nodes[n].type;
+  Index points = 1;
+  for (unsigned l = plan.parallel; l < plan.rank; ++l)
+    points = kb.mul(points, extent(l));
+  // A point has one element, or the elements of a tile of vectors.
+  const int64_t wideElements = tileVectors * kb.target.vectorBits / bitWidth(type), elements = plan.vectorReduces() ? 1 : wideElements;
+  const int64_t bytes = plan.vectorReduces() ? 8 : tileVectors * kb.target.vectorBits / 8;
+  Buffer buffer = kb.scratch(kb.mul(kb.mul(points, bytes), int64_t(analysis.cachePlace[n])), type, {int64_t(1) << 40});
+  Index at = kb.add(kb.mul(state.place, elements), u * std::max<int64_t>(state.lanes, 1));
+  bool spread = isWide(n) && state.lanes;
+  if (!stored)
+    return spread ? kb.loadVector(buffer, {at}, state.lanes) : kb.load(buffer, {at});
+  if (spread)
+    kb.storeVector(stored, buffer, {at});
+  else
+    kb.store(stored, buffer, {at});
+  return stored;
 }
 
 } // namespace mrcc::loops

@@ -378,15 +378,14 @@ double Binder::cost(unsigned d) const {
       a += (deps[n] & mask ? whole : outside) * (heavy ? 8 : 1);
     }
   }
-  if (!dim.reduced)
-    for (unsigned o = 0; o < site.outputs; ++o) {
-      double stores = access(dim.strides[o], true);
-      for (const Dim &r : dims)
-        if (r.reduced)
-          stores /= std::max<int64_t>(r.extent, 1);
-      a += stores;
-    }
-  else // lanes are combined once a row
+  for (unsigned o = 0; o < site.outputs; ++o) {
+    double stores = access(dim.strides[o], true);
+    for (const Dim &r : dims)
+      if (r.reduced && r.strides[o] == 0)
+        stores /= std::max<int64_t>(r.extent, 1);
+    a += stores;
+  }
+  if (dim.reduced) // lanes are combined once a row
     a += (vectorised ? 12.0 : 4.0) * outside * std::max<size_t>(1, plan.combines.size()) + whole;
   return a + 2 * outside;
 }
@@ -469,6 +468,16 @@ void Binder::fill() {
     }
     plan.steps.push_back(std::move(steps));
   }
+
+  // Values kept between phases: for each point of a row, a scalar or the vectors of a tile.
+  plan.cache = true;
+  Analysis analysis(plan);
+  int64_t kept = analysis.cached * (plan.vectorReduces() ? 8 : 4 * target.vectorBits / 8);
+  for (unsigned l = parallel; l < dims.size(); ++l)
+    kept *= dims[l].extent;
+  plan.cache = kept > 0 && kept <= (4 << 20);
+  if (plan.cache)
+    bound.scratchBytes = llvm::alignTo(kept, 64);
   bound.kernel = plan.describe();
 
   // Work of one item: a row, a block of a long row, a tile; times what is reduced.

@@ -1,4 +1,4 @@
-// The loop family's code: decomposition of units into rows, and rows of maps and reductions. A row runs along the vector
+// The loop family's code: decomposition of units into rows, and rows of maps. A row runs along the vector
 // level. Its end is a last vector that overlaps the one before; maps compute it first and store it last, so that an output
 // may lie on its input. Rows shorter than a vector run as scalars.
 #include "LoopEmit.h"
@@ -10,59 +10,43 @@ namespace mrcc::loops {
 
 using Op = ExprNode::Op;
 
-Emitter::Emitter(const Plan &plan, KernelBuilder &kb) : plan(plan), kb(kb), params(plan) { analyse(); }
+Emitter::Emitter(const Plan &plan, KernelBuilder &kb) : plan(plan), kb(kb), params(plan), analysis(plan) { analyse(); }
 
-// Level, width and phase of every node, and lanes that fit the widest value in a vector.
+// Level and width of every node, and lanes that fit the widest value in a vector.
 void Emitter::analyse() {
   const Expr &body = plan.body;
-  auto deps = dependencies(body, [&](uint32_t operand) {
-    uint32_t mask = 0;
-    for (unsigned l = 0; l < plan.rank; ++l)
-      if (step(plan.outputs + operand, l) != Step::none)
-        mask |= 1u << l;
-    return mask;
-  });
-  size_t count = body.nodes.size();
+  const size_t count = body.nodes.size();
   wide.assign(count, false);
-  post.assign(count, false);
-  early.assign(count, !plan.reduces());
-  for (unsigned i = 0; i < plan.combined(); ++i)
-    early[body.results[i]] = true;
-  for (uint32_t n = count; n-- > 0;)
-    if (early[n])
-      for (uint32_t arg : body.nodes[n].args)
-        early[arg] = true;
   // A reduced value differs between lanes where what is reduced does, unless lanes are combined. The index of a pair goes
-  // with its value.
-  auto alongVector = [&](uint32_t n) { return plan.rank && (deps[n] >> plan.vector & 1); };
-  for (Combine kind : plan.combines) {
-    bool differs = false;
-    unsigned slot = slotWide.size(), width = isArg(kind) ? 2 : 1;
-    for (unsigned part = 0; part < width; ++part)
-      differs |= alongVector(body.results[slot + part]);
-    slotWide.insert(slotWide.end(), width, differs);
-  }
-  for (uint32_t n = 0; n < count; ++n) {
+  // with its value. What is reduced may itself depend on reduced values: slots in the order of their phases.
+  slotWide.assign(plan.combined(), false);
+  auto spread = [&](uint32_t n) {
     const ExprNode &node = body.nodes[n];
-    levelOf.push_back(deps[n] ? int(llvm::Log2_32(deps[n])) : -1);
-    post[n] = node.op == Op::acc;
-    wide[n] = node.op == Op::acc ? !plan.vectorReduces() && slotWide[node.imm] : alongVector(n);
-    for (uint32_t arg : node.args) {
-      post[n] = post[n] || post[arg];
-      wide[n] = wide[n] || wide[arg];
-    }
+    bool is = plan.rank && (node.op == Op::acc ? !plan.vectorReduces() && slotWide[node.imm] : bool(analysis.deps[n] >> plan.vector & 1));
+    for (uint32_t arg : node.args)
+      is = is || wide[arg];
+    return is;
+  };
+  for (unsigned phase = 0; phase <= analysis.phases; ++phase) {
+    for (uint32_t n = 0; n < count; ++n)
+      wide[n] = spread(n);
+    for (const Slot &slot : analysis.slots)
+      if (slot.phase == phase)
+        for (unsigned part = 0; part < slot.width; ++part)
+          slotWide[slot.first + part] = wide[body.results[slot.first]] || wide[body.results[slot.first + slot.width - 1]];
   }
   unsigned widest = 8;
   bool narrow = false; // elements of less than a byte are moved one at a time
   for (uint32_t n = 0; n < count; ++n) {
     const ExprNode &node = body.nodes[n];
+    levelOf.push_back(analysis.deps[n] ? int(llvm::Log2_32(analysis.deps[n])) : -1);
     bool memory = node.op == Op::load || node.op == Op::load_at;
     if (wide[n] && (memory || node.type != DType::i64))
       widest = std::max(widest, bitWidth(node.type));
   }
   for (unsigned v = 0; v < plan.types.size(); ++v) {
     narrow |= bitWidth(plan.types[v]) == 4;
-    if (v < plan.outputs && !plan.vectorReduces())
+    if (v < plan.outputs && (!plan.vectorReduces() || plan.maps()))
       widest = std::max(widest, bitWidth(plan.types[v]));
   }
   lanes = narrow || plan.rank == 0 ? 1 : std::min<int64_t>(kb.target.vectorBits / widest, 64);
@@ -122,6 +106,8 @@ void Emitter::outerLoops() {
 
 void Emitter::enter(unsigned level, Index at) {
   state.iters[level] = at;
+  if (level >= plan.parallel)
+    state.place = level == plan.parallel ? at : kb.add(kb.mul(state.place, extent(level)), at);
   for (unsigned v = 0; v < plan.types.size(); ++v)
     if (!plan.indexed(v) && step(v, level) != Step::none)
       state.offsets[v] = kb.add(state.offsets[v], kb.mul(at, stride(v, level)));
@@ -134,30 +120,33 @@ void Emitter::enterVector(Index at, int64_t newLanes, int64_t unroll) {
   enter(plan.vector, at);
 }
 
-// The nodes of a level that are due before the reduction, if there is one, ends.
-void Emitter::emitLevel(int level) {
-  bool inRow = plan.rank && level >= int(std::min(plan.vector, plan.parallel));
-  for (uint32_t n = 0; n < plan.body.nodes.size(); ++n) {
-    if (levelOf[n] != level || post[n] || plan.body.nodes[n].op == Op::acc)
-      continue;
-    if (!early[n] && inRow) // extras of an epilogue: after the reduction
-      continue;
-    state.values[n].clear();
-    for (int64_t u = 0; u < (isWide(n) ? state.unroll : 1); ++u)
-      state.values[n].push_back(evaluate(n, u));
+void Emitter::compute(uint32_t n) {
+  state.values[n].clear();
+  bool keeps = insidePhase(n) && analysis.cachedIn[n] >= 0, read = keeps && int(state.phase) > analysis.cachedIn[n];
+  for (int64_t u = 0; u < (isWide(n) ? state.unroll : 1); ++u) {
+    Value v = read ? kept(n, u, {}) : evaluate(n, u);
+    if (keeps && int(state.phase) == analysis.cachedIn[n])
+      kept(n, u, v);
+    state.values[n].push_back(v);
   }
 }
 
-// What is left for the end of a reduction: nodes on reduced values, and loads that only these need.
-void Emitter::emitPost() {
+// The nodes of a level that are to be computed as soon as it is entered. Outside of rows that is everything but what waits
+// for reduced values; inside a phase what it needs; between them, startPhase() does it.
+void Emitter::emitLevel(int level) {
   for (uint32_t n = 0; n < plan.body.nodes.size(); ++n) {
-    bool inRow = plan.rank && levelOf[n] >= int(std::min(plan.vector, plan.parallel));
-    if (plan.body.nodes[n].op == Op::acc || !(post[n] || (!early[n] && inRow)))
+    if (levelOf[n] != level || plan.body.nodes[n].op == Op::acc)
       continue;
-    state.values[n].clear();
-    for (int64_t u = 0; u < (isWide(n) ? state.unroll : 1); ++u)
-      state.values[n].push_back(evaluate(n, u));
+    if (insidePhase(n) || !plan.reduces() ? analysis.needed[n] >> state.phase & 1 : !inRow(n) && analysis.phaseOf[n] == 0)
+      compute(n);
   }
+}
+
+void Emitter::startPhase(unsigned phase) {
+  state.phase = phase;
+  for (uint32_t n = 0; n < plan.body.nodes.size(); ++n)
+    if (!insidePhase(n) && plan.body.nodes[n].op != Op::acc && analysis.needed[n] >> phase & 1 && state.values[n].empty())
+      compute(n);
 }
 
 void Emitter::row(Index low, Index high) {
@@ -192,7 +181,7 @@ void Emitter::mapRow(Index low, Index high) {
       scoped([&] {
         enterVector(last, lanes, 1);
         for (unsigned o = 0; o < plan.outputs; ++o) {
-          Value v = state.values[plan.body.results[o]][0];
+          Value v = state.values[plan.body.results[plan.combined() + o]][0];
           results.push_back(isa<VectorType>(v.getType()) ? v : kb.splat(v, lanes));
         }
       });
@@ -216,60 +205,24 @@ void Emitter::mapRow(Index low, Index high) {
   });
 }
 
-//===-- reductions with a parallel vector level -------------------------------------------------------------------===//
-
-void Emitter::reduceTile(Index at, int64_t n, int64_t unroll) {
-  scoped([&] {
-    enterVector(at, n, unroll);
-    Values accs = reduceLevels(plan.parallel, identities(n, unroll));
-    size_t next = 0;
-    for (unsigned slot = 0; slot < plan.combined(); ++slot) {
-      Values mine;
-      for (int64_t u = 0; u < (slotWide[slot] ? unroll : 1); ++u)
-        mine.push_back(accs[next++]);
-      for (uint32_t k = 0; k < plan.body.nodes.size(); ++k)
-        if (plan.body.nodes[k].op == Op::acc && plan.body.nodes[k].imm == slot)
-          state.values[k] = mine;
-    }
-    emitPost();
-    for (int64_t u = 0; u < unroll; ++u)
-      storeResults(u);
-  });
-}
-
-void Emitter::reduceParallelRow(Index low, Index high) {
-  auto scalars = [&] { kb.loop(low, high, 1, [&](Index i) { reduceTile(i, 0, 1); }); };
-  if (lanes <= 1)
-    return scalars();
-  const int64_t unroll = 4;
-  Index length = kb.sub(high, low);
-  kb.ifThen(kb.less(length, lanes), scalars, [&] {
-    Index main = kb.sub(high, kb.rem(length, lanes * unroll)), last = kb.sub(high, lanes);
-    kb.loop(low, main, lanes * unroll, [&](Index i) { reduceTile(i, lanes, unroll); });
-    kb.loop(main, high, lanes, [&](Index i) { reduceTile(kb.min(i, last), lanes, 1); });
-  });
+llvm::Error emit(const KernelDescription &kernel, KernelBuilder &kb) {
+  auto plan = Plan::parse(kernel);
+  if (!plan)
+    return plan.takeError();
+  Emitter(*plan, kb).emit();
+  return llvm::Error::success();
 }
 
 } // namespace mrcc::loops
 
 namespace mrcc {
 
-namespace loops {
-llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target);
-}
-
 namespace {
 class LoopFamily : public KernelFamily {
 public:
   llvm::StringRef name() const override { return "loop"; }
   llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target) const override { return loops::bind(site, target); }
-  llvm::Error emit(const KernelDescription &kernel, const Target &, KernelBuilder &kb) const override {
-    auto plan = loops::Plan::parse(kernel);
-    if (!plan)
-      return plan.takeError();
-    loops::Emitter(*plan, kb).emit();
-    return llvm::Error::success();
-  }
+  llvm::Error emit(const KernelDescription &kernel, const Target &, KernelBuilder &kb) const override { return loops::emit(kernel, kb); }
 };
 } // namespace
 

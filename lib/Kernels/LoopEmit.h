@@ -15,40 +15,54 @@ private:
   using Value = mlir::Value;
   using Values = KernelBuilder::Values;
 
-  // Where code is being emitted: iteration variables, address of each view in elements, values of nodes so far.
+  // Where code is being emitted: iteration variables, address of each view in elements, place in the row of reduced levels,
+  // values of nodes so far.
   struct State {
     llvm::SmallVector<Index> iters, offsets;
+    Index place = 0;
     std::vector<Values> values;
     int64_t lanes = 0, unroll = 1;
+    unsigned phase = 0;
   };
 
-  // LoopEmit.cpp: the nest.
+  // LoopEmit.cpp: the nest, and maps.
   void analyse();
   void outerLoops();
   void row(Index low, Index high);
   void mapRow(Index low, Index high);
-  void reduceParallelRow(Index low, Index high);
-  void reduceTile(Index at, int64_t lanes, int64_t unroll);
-  void reduceInnerRow();
   void enter(unsigned level, Index at);
   void enterVector(Index at, int64_t lanes, int64_t unroll);
   void emitLevel(int level);
-  void emitPost();
+  void startPhase(unsigned phase);
+  void compute(uint32_t node);
+  bool inRow(uint32_t node) const { return plan.rank && levelOf[node] >= int(std::min(plan.vector, plan.parallel)); }
+  /// Depends on the loops inside a phase, not only on what encloses it.
+  bool insidePhase(uint32_t node) const { return plan.rank && levelOf[node] >= int(plan.parallel); }
   template <class F> void scoped(F f) { // what f enters is left afterwards
     State saved = state;
     f();
     state = std::move(saved);
   }
 
-  // LoopReduce.cpp
-  Values identities(int64_t lanes, int64_t unroll);
+  // LoopReduce.cpp: what is active are the slots of the phase under way.
+  void reduceParallelRow(Index low, Index high);
+  void reduceTile(Index at, int64_t lanes, int64_t unroll);
+  void mapTile(unsigned level);
+  void reduceInnerRow();
+  Values innerNest(unsigned level, Values accs);
+  void mapInner(unsigned level);
+  void activate(unsigned phase);
+  void setAccs(const Slot &slot, unsigned part, Values values);
+  Values identities(int64_t lanes, int64_t unroll, bool spreadAll);
   Values reduceLevels(unsigned level, Values accs);
   Values vectorLevel(Values accs);
-  Values combineValues();
-  Values combine(llvm::ArrayRef<Value> accs, llvm::ArrayRef<Value> values, int64_t unroll);
-  void combineSlot(Combine kind, unsigned slot, Value *acc, const Value *value);
-  Values finish(Values accs, int64_t vectors);
+  Values pointValues(bool spreadAll);
+  Values combine(llvm::ArrayRef<Value> accs, llvm::ArrayRef<Value> values, int64_t unroll, bool spreadAll);
+  void combineSlot(const Slot &slot, Value *acc, const Value *value);
+  Values finish(Values accs);
   bool splitsSums() const;
+  DType slotType(const Slot &slot, unsigned part = 0) const { return plan.body.nodes[plan.body.results[slot.first + part]].type; }
+  int64_t copies(const Slot &slot, int64_t unroll, bool spreadAll) const { return spreadAll || slotWide[slot.first] ? unroll : 1; }
 
   // LoopAccess.cpp
   Value evaluate(uint32_t node, int64_t u);
@@ -59,6 +73,7 @@ private:
   Value scalarBase(uint32_t node, int64_t u);
   void storeResults(int64_t u);
   void store(unsigned view, Value v, int64_t u);
+  Value kept(uint32_t node, int64_t u, Value store);
   Index laneOffset(unsigned view, int64_t element) const;
   Value asI64(Index x);
   Index asIndex(Value v);
@@ -79,15 +94,17 @@ private:
   }
   bool isWide(uint32_t node) const { return wide[node]; }
 
+  static constexpr int64_t tileVectors = 4; // of a reduction with a parallel vector level; accumulators of the other kind
   const Plan &plan;
   KernelBuilder &kb;
   Params params;
+  Analysis analysis;
   int64_t lanes = 1;               // of the main loops
   std::vector<int> levelOf;        // of nodes; -1: before all loops
-  std::vector<bool> wide, early;   // differs between lanes; needed before the reduction ends
-  std::vector<bool> post;          // depends on reduced values
-  std::vector<bool> slotWide;      // of what is combined
-  bool inTile = false;
+  std::vector<bool> wide;          // nodes that differ between lanes
+  std::vector<bool> slotWide;      // the same of what is combined, by result
+  std::vector<Slot> active;
+  bool inTile = false, mapping = false;
   llvm::SmallVector<Buffer> views; // flat
   State state;
 };

@@ -1,7 +1,7 @@
 // Plans as kernel descriptions, and what both sides, binding and emission, have to know alike: the order of parameters and
 // what a node depends on.
 #include "Loop.h"
-#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/bit.h"
 
 namespace mrcc::loops {
 
@@ -20,6 +20,16 @@ bool Plan::indexed(unsigned view) const {
   return llvm::any_of(body.nodes, [&](const ExprNode &node) { return node.op == Op::load_at && node.imm + outputs == view; });
 }
 
+bool Plan::maps() const {
+  if (!reduces())
+    return false;
+  for (unsigned o = 0; o < outputs; ++o)
+    for (unsigned l = parallel; l < rank; ++l)
+      if (steps[o][l] != Step::none)
+        return true;
+  return false;
+}
+
 // Steps as decimal digits after a leading 1: none, unit, strided.
 KernelDescription Plan::describe() const {
   KernelDescription k;
@@ -31,6 +41,8 @@ KernelDescription Plan::describe() const {
     k.config["immediates"] = immediates;
   if (transpose)
     k.config["transpose"] = 1;
+  if (cache)
+    k.config["cache"] = 1;
   for (unsigned v = 0; v < types.size(); ++v) {
     int64_t digits = 1;
     for (Step s : steps[v])
@@ -55,6 +67,7 @@ llvm::Expected<Plan> Plan::parse(const KernelDescription &k) {
   p.vector = get("vector");
   p.immediates = get("immediates");
   p.transpose = get("transpose");
+  p.cache = get("cache");
   for (unsigned v = 0; v < p.types.size(); ++v) {
     std::vector<Step> steps;
     for (int64_t digits = get("steps" + std::to_string(v)); digits > 1; digits /= 10)
@@ -116,6 +129,95 @@ std::optional<int64_t> coefficient(const Expr &body, const std::vector<uint32_t>
       return *b * int64_t(x.bits);
     return std::nullopt;
   default: return std::nullopt;
+  }
+}
+
+//===-- analysis --------------------------------------------------------------------------------------------------===//
+
+/// Whether computing the node again is dearer than reading it from scratch: something transcendental, or a conversion.
+static bool costly(const Expr &body, uint32_t n, std::vector<int> &known) {
+  const ExprNode &node = body.nodes[n];
+  if (known[n] < 0) {
+    bool heavy = node.op == Op::cast || node.op == Op::load_at ||
+                 (node.op == Op::unary && isFloat(node.type) && UnaryKind(node.imm) != UnaryKind::abs && UnaryKind(node.imm) != UnaryKind::neg);
+    for (uint32_t arg : node.args)
+      heavy = heavy || costly(body, arg, known);
+    known[n] = heavy;
+  }
+  return known[n];
+}
+
+Analysis::Analysis(const Plan &plan) {
+  const Expr &body = plan.body;
+  const size_t count = body.nodes.size();
+  deps = dependencies(body, [&](uint32_t operand) {
+    uint32_t mask = 0;
+    for (unsigned l = 0; l < plan.rank; ++l)
+      if (plan.steps[plan.outputs + operand][l] != Step::none)
+        mask |= 1u << l;
+    return mask;
+  });
+  unsigned first = 0;
+  for (Combine kind : plan.combines) {
+    slots.push_back({kind, first, isArg(kind) ? 2u : 1u, 0});
+    first += slots.back().width;
+  }
+  // Phases follow from which reduced values a node sees. Nodes come after their arguments, but acc may come before what it
+  // stands for: repeat until nothing moves (at most once a slot).
+  phaseOf.assign(count, 0);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (uint32_t n = 0; n < count; ++n) {
+      unsigned phase = 0;
+      if (body.nodes[n].op == Op::acc)
+        for (const Slot &slot : slots)
+          if (body.nodes[n].imm >= slot.first && body.nodes[n].imm < slot.first + slot.width)
+            phase = slot.phase + 1;
+      for (uint32_t arg : body.nodes[n].args)
+        phase = std::max(phase, phaseOf[arg]);
+      phaseOf[n] = phase;
+    }
+    for (Slot &slot : slots)
+      for (unsigned part = 0; part < slot.width; ++part)
+        if (unsigned phase = phaseOf[body.results[slot.first + part]]; phase > slot.phase && phase < slots.size()) {
+          slot.phase = phase;
+          moved = true;
+        }
+  }
+  for (const Slot &slot : slots)
+    phases = std::max(phases, slot.phase + 1);
+
+  // From the results of each phase down; a costly value that an earlier phase computed is read from scratch.
+  needed.assign(count, 0);
+  cachedIn.assign(count, -1);
+  cachePlace.assign(count, 0);
+  std::vector<int> known(count, -1);
+  for (unsigned phase = 0; phase <= phases; ++phase) {
+    std::vector<uint32_t> roots;
+    for (const Slot &slot : slots)
+      if (slot.phase == phase)
+        for (unsigned part = 0; part < slot.width; ++part)
+          roots.push_back(body.results[slot.first + part]);
+    if (phase == phases)
+      roots.insert(roots.end(), body.results.begin() + plan.combined(), body.results.end());
+    while (!roots.empty()) {
+      uint32_t n = roots.back();
+      roots.pop_back();
+      if (needed[n] >> phase & 1)
+        continue;
+      uint32_t before = needed[n];
+      needed[n] |= 1u << phase;
+      DType type = body.nodes[n].type;
+      bool deep = plan.rank && deps[n] >> (plan.rank - 1) & 1 && plan.rank > plan.parallel;
+      if (plan.cache && before && deep && (type == DType::f32 || type == DType::f64) && costly(body, n, known)) {
+        if (cachedIn[n] < 0) {
+          cachedIn[n] = llvm::countr_zero(before);
+          cachePlace[n] = cached++;
+        }
+        continue;
+      }
+      roots.insert(roots.end(), body.nodes[n].args.begin(), body.nodes[n].args.end());
+    }
   }
 }
 

@@ -1,5 +1,8 @@
-// Reductions: accumulators, their loops, and the combination of lanes. The order of operations depends on the plan and the
-// extents alone. Long sums of f32 are cut into runs whose totals are added, so that the error grows slowly.
+// Reductions: accumulators, their loops, and the combination of lanes, phase by phase. The order of operations depends on
+// the plan and the extents alone. Long sums of f32 are cut into runs whose totals are added, so that the error grows slowly.
+//
+// Accumulators are listed result by result, a copy a vector where it differs between lanes (or always, along the vector
+// level: `spreadAll`).
 #include "LoopEmit.h"
 #include <cmath>
 
@@ -13,7 +16,6 @@ using Op = ExprNode::Op;
 static constexpr int64_t runLength = 128;
 
 static Value identity(KernelBuilder &kb, Combine kind, DType type, bool isIndex, int64_t lanes) {
-  Expr e;
   ExprNode node{Op::constant, type, 0, 0, {}};
   bool lowest = kind == Combine::max || kind == Combine::argmax || kind == Combine::argmax_last;
   if (isIndex) { // first: any index is better; last: any is
@@ -32,60 +34,62 @@ static Value identity(KernelBuilder &kb, Combine kind, DType type, bool isIndex,
   return emitNode(kb, node, {}, {}, lanes);
 }
 
-/// One value a slot and, for slots that differ between lanes, `unroll` vectors.
-Emitter::Values Emitter::identities(int64_t n, int64_t unroll) {
+void Emitter::activate(unsigned phase) {
+  active.clear();
+  for (const Slot &slot : analysis.slots)
+    if (slot.phase == phase)
+      active.push_back(slot);
+}
+
+void Emitter::setAccs(const Slot &slot, unsigned part, Values values) {
+  for (uint32_t n = 0; n < plan.body.nodes.size(); ++n)
+    if (plan.body.nodes[n].op == Op::acc && plan.body.nodes[n].imm == slot.first + part)
+      state.values[n] = values;
+}
+
+Emitter::Values Emitter::identities(int64_t n, int64_t unroll, bool spreadAll) {
   Values all;
-  unsigned slot = 0;
-  for (Combine kind : plan.combines)
-    for (unsigned part = 0; part < (isArg(kind) ? 2 : 1); ++part, ++slot) {
-      uint32_t node = plan.body.results[slot];
-      bool spread = slotWide[slot];
-      for (int64_t u = 0; u < (spread ? unroll : 1); ++u)
-        all.push_back(identity(kb, kind, plan.body.nodes[node].type, part == 1, spread ? n : 0));
-    }
+  for (const Slot &slot : active)
+    for (unsigned part = 0; part < slot.width; ++part)
+      for (int64_t u = 0; u < copies(slot, unroll, spreadAll); ++u)
+        all.push_back(identity(kb, slot.kind, slotType(slot, part), part == 1, spreadAll || slotWide[slot.first] ? n : 0));
   return all;
 }
 
 bool Emitter::splitsSums() const {
-  unsigned slot = 0;
-  for (Combine kind : plan.combines) {
-    if (kind != Combine::sum || plan.body.nodes[plan.body.results[slot]].type != DType::f32)
-      return false;
-    ++slot;
-  }
-  return true;
+  return llvm::all_of(active, [&](const Slot &slot) { return slot.kind == Combine::sum && slotType(slot) == DType::f32; });
 }
 
 /// acc := acc combined with value; two of each for argmax and argmin.
-void Emitter::combineSlot(Combine kind, unsigned slot, Value *acc, const Value *value) {
-  DType type = plan.body.nodes[plan.body.results[slot]].type;
-  switch (kind) {
+void Emitter::combineSlot(const Slot &slot, Value *acc, const Value *value) {
+  DType type = slotType(slot);
+  switch (slot.kind) {
   case Combine::sum: acc[0] = emitCombine(kb, BinaryKind::add, type, acc[0], value[0]); return;
   case Combine::prod: acc[0] = emitCombine(kb, BinaryKind::mul, type, acc[0], value[0]); return;
   case Combine::max: acc[0] = emitCombine(kb, BinaryKind::max, type, acc[0], value[0]); return;
   case Combine::min: acc[0] = emitCombine(kb, BinaryKind::min, type, acc[0], value[0]); return;
   default: break;
   }
-  bool isMax = kind == Combine::argmax || kind == Combine::argmax_last, last = kind == Combine::argmax_last || kind == Combine::argmin_last;
+  bool isMax = slot.kind == Combine::argmax || slot.kind == Combine::argmax_last;
+  bool last = slot.kind == Combine::argmax_last || slot.kind == Combine::argmin_last;
+  auto vector = dyn_cast<VectorType>(acc[0].getType());
+  int64_t n = vector ? vector.getDimSize(0) : 0;
   auto binary = [&](BinaryKind k, DType t, Value a, Value b) {
-    auto vector = dyn_cast<VectorType>(a.getType());
-    return emitNode(kb, {Op::binary, resultType(k, t), uint32_t(k), 0, {0, 1}}, {a, b}, {t, t}, vector ? vector.getDimSize(0) : 0);
+    return Num(kb, emitNode(kb, {Op::binary, resultType(k, t), uint32_t(k), 0, {0, 1}}, {a, b}, {t, t}, n));
   };
-  DType indexType = plan.body.nodes[plan.body.results[slot + 1]].type;
+  DType indexType = slotType(slot, 1);
   Value v = value[0], i = value[1];
-  if (auto vector = dyn_cast<VectorType>(acc[0].getType())) {
-    v = isa<VectorType>(v.getType()) ? v : kb.splat(v, vector.getDimSize(0));
-    i = isa<VectorType>(i.getType()) ? i : kb.splat(i, vector.getDimSize(0));
+  if (vector) {
+    v = isa<VectorType>(v.getType()) ? v : kb.splat(v, n);
+    i = isa<VectorType>(i.getType()) ? i : kb.splat(i, n);
   }
-  Num better(kb, binary(isMax ? BinaryKind::gt : BinaryKind::lt, type, v, acc[0]));
-  Num equal(kb, binary(BinaryKind::eq, type, v, acc[0]));
-  Num earlier(kb, binary(last ? BinaryKind::gt : BinaryKind::lt, indexType, i, acc[1]));
+  Num better = binary(isMax ? BinaryKind::gt : BinaryKind::lt, type, v, acc[0]);
+  Num equal = binary(BinaryKind::eq, type, v, acc[0]);
+  Num earlier = binary(last ? BinaryKind::gt : BinaryKind::lt, indexType, i, acc[1]);
   Num take = better | (equal & earlier);
   if (isFloat(type)) { // the first NaN stays
     auto isNan = [&](Value x) {
-      ExprNode node{Op::unary, DType::boolean, uint32_t(UnaryKind::is_nan), 0, {0}};
-      auto vector = dyn_cast<VectorType>(x.getType());
-      return Num(kb, emitNode(kb, node, {x}, {type}, vector ? vector.getDimSize(0) : 0));
+      return Num(kb, emitNode(kb, {Op::unary, DType::boolean, uint32_t(UnaryKind::is_nan), 0, {0}}, {x}, {type}, n));
     };
     take = take | (isNan(v) & (isNan(acc[0]) ^ take.integer(1)));
   }
@@ -93,46 +97,45 @@ void Emitter::combineSlot(Combine kind, unsigned slot, Value *acc, const Value *
   acc[1] = select(take, Num(kb, i), Num(kb, acc[1])).v;
 }
 
-Emitter::Values Emitter::combine(ArrayRef<Value> accs, ArrayRef<Value> values, int64_t unroll) {
+Emitter::Values Emitter::combine(ArrayRef<Value> accs, ArrayRef<Value> values, int64_t unroll, bool spreadAll) {
   Values next(accs.begin(), accs.end());
-  unsigned slot = 0;
   size_t at = 0;
-  for (Combine kind : plan.combines) {
-    if (!isArg(kind)) {
-      for (int64_t u = 0; u < (slotWide[slot] ? unroll : 1); ++u, ++at)
-        combineSlot(kind, slot, &next[at], &values[at]);
-      ++slot;
-      continue;
+  for (const Slot &slot : active) {
+    int64_t n = copies(slot, unroll, spreadAll);
+    for (int64_t u = 0; u < n; ++u) {
+      Value acc[2], value[2];
+      for (unsigned part = 0; part < slot.width; ++part) {
+        acc[part] = next[at + part * n + u];
+        value[part] = values[at + part * n + u];
+      }
+      combineSlot(slot, acc, value);
+      for (unsigned part = 0; part < slot.width; ++part)
+        next[at + part * n + u] = acc[part];
     }
-    bool spread = slotWide[slot];
-    int64_t count = spread ? unroll : 1;
-    for (int64_t u = 0; u < count; ++u) {
-      Value acc[2] = {next[at + u], next[at + count + u]}, value[2] = {values[at + u], values[at + count + u]};
-      combineSlot(kind, slot, acc, value);
-      next[at + u] = acc[0];
-      next[at + count + u] = acc[1];
-    }
-    at += 2 * count;
-    slot += 2;
+    at += n * slot.width;
   }
   return next;
 }
 
-/// The values of the slots at this point, in the order of identities().
-Emitter::Values Emitter::combineValues() {
+/// What is combined at this point, in the order of identities().
+Emitter::Values Emitter::pointValues(bool spreadAll) {
   Values all;
-  for (unsigned slot = 0; slot < plan.combined(); ++slot) {
-    uint32_t node = plan.body.results[slot];
-    for (int64_t u = 0; u < (slotWide[slot] ? state.unroll : 1); ++u)
-      all.push_back(state.values[node][state.values[node].size() > 1 ? u : 0]);
-  }
+  for (const Slot &slot : active)
+    for (unsigned part = 0; part < slot.width; ++part)
+      for (int64_t u = 0; u < copies(slot, state.unroll, spreadAll); ++u) {
+        const Values &v = state.values[plan.body.results[slot.first + part]];
+        Value x = v[v.size() > 1 ? u : 0];
+        all.push_back(spreadAll && state.lanes && !isa<VectorType>(x.getType()) ? kb.splat(x, state.lanes) : x);
+      }
   return all;
 }
 
-/// The reduced levels from `level` on, inside a parallel vector level.
+//===-- a parallel vector level: one accumulator a lane -----------------------------------------------------------===//
+
+/// The reduced levels from `level` on.
 Emitter::Values Emitter::reduceLevels(unsigned level, Values accs) {
   if (level == plan.rank)
-    return combine(accs, combineValues(), state.unroll);
+    return combine(accs, pointValues(false), state.unroll, false);
   auto step = [&](Index i, ValueRange in) {
     Values out;
     scoped([&] {
@@ -144,171 +147,195 @@ Emitter::Values Emitter::reduceLevels(unsigned level, Values accs) {
   if (level + 1 < plan.rank || !splitsSums())
     return kb.loop(0, extent(level), 1, accs, step);
   return kb.loop(0, extent(level), runLength, accs, [&](Index start, ValueRange total) {
-    Values run = kb.loop(start, kb.min(kb.add(start, runLength), extent(level)), 1, identities(state.lanes, state.unroll), step);
-    return combine(Values(total), run, state.unroll);
+    Index end = kb.min(kb.add(start, runLength), extent(level));
+    Values run = kb.loop(start, end, 1, identities(state.lanes, state.unroll, false), step);
+    return combine(Values(total), run, state.unroll, false);
   });
 }
 
-//===-- reductions along the vector level -------------------------------------------------------------------------===//
+/// The last pass over the reduced levels, which stores.
+void Emitter::mapTile(unsigned level) {
+  if (level == plan.rank) {
+    for (int64_t u = 0; u < state.unroll; ++u)
+      storeResults(u);
+    return;
+  }
+  kb.loop(0, extent(level), 1, [&](Index i) {
+    scoped([&] {
+      enter(level, i);
+      mapTile(level + 1);
+    });
+  });
+}
 
-/// One row of the vector level into `vectors` accumulators of lanes (a slot) and a scalar one, in this order.
+void Emitter::reduceTile(Index at, int64_t n, int64_t unroll) {
+  scoped([&] {
+    enterVector(at, n, unroll);
+    for (unsigned phase = 0; phase < analysis.phases; ++phase) {
+      startPhase(phase);
+      activate(phase);
+      Values accs = reduceLevels(plan.parallel, identities(n, unroll, false));
+      size_t next = 0;
+      for (const Slot &slot : active)
+        for (unsigned part = 0; part < slot.width; ++part) {
+          Values mine;
+          for (int64_t u = 0; u < copies(slot, unroll, false); ++u)
+            mine.push_back(accs[next++]);
+          setAccs(slot, part, mine);
+        }
+    }
+    startPhase(analysis.phases);
+    mapTile(plan.maps() ? plan.parallel : plan.rank);
+  });
+}
+
+void Emitter::reduceParallelRow(Index low, Index high) {
+  auto scalars = [&] { kb.loop(low, high, 1, [&](Index i) { reduceTile(i, 0, 1); }); };
+  if (lanes <= 1)
+    return scalars();
+  Index length = kb.sub(high, low);
+  kb.ifThen(kb.less(length, lanes), scalars, [&] {
+    Index main = kb.sub(high, kb.rem(length, lanes * tileVectors)), last = kb.sub(high, lanes);
+    kb.loop(low, main, lanes * tileVectors, [&](Index i) { reduceTile(i, lanes, tileVectors); });
+    kb.loop(main, high, lanes, [&](Index i) { reduceTile(kb.min(i, last), lanes, 1); });
+  });
+}
+
+//===-- a reduced vector level: lanes are combined ----------------------------------------------------------------===//
+
+/// One row of the vector level into tileVectors accumulators of lanes (a result) and a scalar one, in this order.
 Emitter::Values Emitter::vectorLevel(Values accs) {
-  const int64_t vectors = lanes > 1 ? 4 : 0;
-  const unsigned slots = plan.combined();
   Index n = extent(plan.vector);
-  auto part = [&](Index at, int64_t newLanes, int64_t unroll, ArrayRef<Value> in) {
+  auto part = [&](Index at, int64_t newLanes, int64_t unroll, ValueRange in) {
     Values out;
     scoped([&] {
       enterVector(at, newLanes, unroll);
-      Values values;
-      for (unsigned slot = 0; slot < slots; ++slot)
-        for (int64_t u = 0; u < unroll; ++u) {
-          auto &v = state.values[plan.body.results[slot]];
-          Value x = v[v.size() > 1 ? u : 0];
-          values.push_back(newLanes && !isa<VectorType>(x.getType()) ? kb.splat(x, newLanes) : x);
-        }
-      out.assign(in.begin(), in.end());
-      for (int64_t u = 0; u < unroll; ++u) {
-        unsigned slot = 0;
-        for (Combine kind : plan.combines) {
-          unsigned width = isArg(kind) ? 2 : 1;
-          Value acc[2], value[2];
-          for (unsigned k = 0; k < width; ++k) {
-            acc[k] = out[(slot + k) * unroll + u];
-            value[k] = values[(slot + k) * unroll + u];
-          }
-          combineSlot(kind, slot, acc, value);
-          for (unsigned k = 0; k < width; ++k)
-            out[(slot + k) * unroll + u] = acc[k];
-          slot += width;
-        }
-      }
+      out = combine(Values(in), pointValues(true), unroll, true);
     });
     return out;
   };
-  Values wideAccs(accs.begin(), accs.begin() + slots * vectors), narrow(accs.begin() + slots * vectors, accs.end());
+  size_t results = 0;
+  for (const Slot &slot : active)
+    results += slot.width;
+  const int64_t vectors = lanes > 1 ? tileVectors : 0;
+  Values wideAccs(accs.begin(), accs.begin() + results * vectors), narrow(accs.begin() + results * vectors, accs.end());
   Index done = 0;
   if (vectors) {
     Index big = kb.sub(n, kb.rem(n, lanes * vectors)), small = kb.sub(n, kb.rem(n, lanes));
-    auto four = [&](Index i, ValueRange in) { return part(i, lanes, vectors, Values(in)); };
+    auto several = [&](Index i, ValueRange in) { return part(i, lanes, vectors, in); };
     if (splitsSums()) {
-      Values zeros;
-      for (unsigned slot = 0; slot < slots; ++slot)
-        for (int64_t u = 0; u < vectors; ++u)
-          zeros.push_back(identity(kb, Combine::sum, DType::f32, false, lanes));
-      wideAccs = kb.loop(0, big, lanes * vectors * runLength, wideAccs, [&](Index start, ValueRange total) {
-        Index end = kb.min(kb.add(start, lanes * vectors * runLength), big);
-        Values run = kb.loop(start, end, lanes * vectors, zeros, four), sum;
-        for (auto [a, b] : llvm::zip(total, run))
-          sum.push_back(emitCombine(kb, BinaryKind::add, DType::f32, a, b));
-        return sum;
+      const int64_t run = lanes * vectors * runLength;
+      wideAccs = kb.loop(0, big, run, wideAccs, [&](Index start, ValueRange total) {
+        Values sums = kb.loop(start, kb.min(kb.add(start, run), big), lanes * vectors, identities(lanes, vectors, true), several);
+        return combine(Values(total), sums, vectors, true);
       });
     } else {
-      wideAccs = kb.loop(0, big, lanes * vectors, wideAccs, four);
+      wideAccs = kb.loop(0, big, lanes * vectors, wideAccs, several);
     }
-    Values first; // what is left in whole vectors goes to the first accumulator
-    for (unsigned slot = 0; slot < slots; ++slot)
-      first.push_back(wideAccs[slot * vectors]);
-    first = kb.loop(big, small, lanes, first, [&](Index i, ValueRange in) { return part(i, lanes, 1, Values(in)); });
-    for (unsigned slot = 0; slot < slots; ++slot)
-      wideAccs[slot * vectors] = first[slot];
+    Values first; // what is left in whole vectors goes to the first accumulators
+    for (size_t r = 0; r < results; ++r)
+      first.push_back(wideAccs[r * vectors]);
+    first = kb.loop(big, small, lanes, first, [&](Index i, ValueRange in) { return part(i, lanes, 1, in); });
+    for (size_t r = 0; r < results; ++r)
+      wideAccs[r * vectors] = first[r];
     done = small;
   }
-  narrow = kb.loop(done, n, 1, narrow, [&](Index i, ValueRange in) { return part(i, 0, 1, Values(in)); });
-  wideAccs.append(narrow);
+  wideAccs.append(kb.loop(done, n, 1, narrow, [&](Index i, ValueRange in) { return part(i, 0, 1, in); }));
   return wideAccs;
 }
 
-/// The accumulators of vectorLevel() as one scalar a slot: vectors pairwise, then halves of the vector.
-Emitter::Values Emitter::finish(Values accs, int64_t vectors) {
-  Values results;
-  const unsigned slots = plan.combined();
-  unsigned slot = 0;
-  for (Combine kind : plan.combines) {
-    unsigned width = isArg(kind) ? 2 : 1;
-    auto merge = [&](std::array<Value, 2> a, std::array<Value, 2> b) {
-      combineSlot(kind, slot, a.data(), b.data());
+/// The accumulators of vectorLevel() as one scalar a result: vectors pairwise, then halves of the vector.
+Emitter::Values Emitter::finish(Values accs) {
+  using Pair = std::array<Value, 2>;
+  const int64_t vectors = lanes > 1 ? tileVectors : 0;
+  size_t results = 0, at = 0;
+  for (const Slot &slot : active)
+    results += slot.width;
+  Values scalars;
+  for (const Slot &slot : active) {
+    auto each = [&](llvm::function_ref<Value(unsigned)> f) {
+      Pair p;
+      for (unsigned part = 0; part < slot.width; ++part)
+        p[part] = f(part);
+      return p;
+    };
+    auto merge = [&](Pair a, Pair b) {
+      combineSlot(slot, a.data(), b.data());
       return a;
     };
-    SmallVector<std::array<Value, 2>> parts;
-    for (int64_t u = 0; u < vectors; ++u) {
-      std::array<Value, 2> part;
-      for (unsigned k = 0; k < width; ++k)
-        part[k] = accs[(slot + k) * vectors + u];
-      parts.push_back(part);
-    }
-    for (; parts.size() > 1; parts.resize(parts.size() / 2))
-      for (size_t i = 0; i < parts.size() / 2; ++i)
-        parts[i] = merge(parts[i], parts[i + parts.size() / 2]);
-    std::array<Value, 2> scalar;
-    for (unsigned k = 0; k < width; ++k)
-      scalar[k] = accs[slots * vectors + slot + k];
+    Pair total = each([&](unsigned part) { return accs[results * vectors + at + part]; });
     if (vectors) {
-      std::array<Value, 2> v = parts[0];
+      SmallVector<Pair> parts;
+      for (int64_t u = 0; u < vectors; ++u)
+        parts.push_back(each([&](unsigned part) { return accs[(at + part) * vectors + u]; }));
+      for (; parts.size() > 1; parts.resize(parts.size() / 2))
+        for (size_t i = 0; i < parts.size() / 2; ++i)
+          parts[i] = merge(parts[i], parts[i + parts.size() / 2]);
+      Pair v = parts[0];
       for (int64_t half = lanes / 2; half >= 1; half /= 2) {
-        std::array<Value, 2> low, high;
-        for (unsigned k = 0; k < width; ++k) {
-          auto piece = [&](int64_t from) -> Value {
-            return vector::ExtractStridedSliceOp::create(kb.b, kb.loc, v[k], ArrayRef<int64_t>{from}, ArrayRef<int64_t>{half}, ArrayRef<int64_t>{1});
-          };
-          low[k] = piece(0);
-          high[k] = piece(half);
-        }
-        v = merge(low, high);
+        auto piece = [&](int64_t from) {
+          return each([&](unsigned part) -> Value {
+            return vector::ExtractStridedSliceOp::create(kb.b, kb.loc, v[part], ArrayRef<int64_t>{from}, ArrayRef<int64_t>{half}, ArrayRef<int64_t>{1});
+          });
+        };
+        v = merge(piece(0), piece(half));
       }
-      for (unsigned k = 0; k < width; ++k)
-        v[k] = vector::ExtractOp::create(kb.b, kb.loc, v[k], ArrayRef<int64_t>{0});
-      scalar = merge(v, scalar);
+      total = merge(each([&](unsigned part) -> Value { return vector::ExtractOp::create(kb.b, kb.loc, v[part], ArrayRef<int64_t>{0}); }), total);
     }
-    for (unsigned k = 0; k < width; ++k)
-      results.push_back(scalar[k]);
-    slot += width;
+    scalars.append(total.begin(), total.begin() + slot.width);
+    at += slot.width;
   }
-  return results;
+  return scalars;
+}
+
+/// The reduced levels from `level` on, the last of which is the vector level.
+Emitter::Values Emitter::innerNest(unsigned level, Values accs) {
+  if (plan.rank == 0) // a single point
+    return combine(accs, pointValues(true), 1, true);
+  if (level == plan.vector)
+    return vectorLevel(accs);
+  return kb.loop(0, extent(level), 1, accs, [&](Index i, ValueRange in) {
+    Values out;
+    scoped([&] {
+      enter(level, i);
+      out = innerNest(level + 1, Values(in));
+    });
+    return out;
+  });
+}
+
+void Emitter::mapInner(unsigned level) {
+  if (level == plan.vector)
+    return mapRow(0, extent(level));
+  kb.loop(0, extent(level), 1, [&](Index i) {
+    scoped([&] {
+      enter(level, i);
+      mapInner(level + 1);
+    });
+  });
 }
 
 void Emitter::reduceInnerRow() {
-  const int64_t vectors = lanes > 1 ? 4 : 0;
-  const unsigned slots = plan.combined();
-  Values accs;
-  unsigned slot = 0;
-  SmallVector<std::pair<Combine, bool>> kinds; // by slot: kind, and whether it is the index of a pair
-  for (Combine kind : plan.combines)
-    for (unsigned part = 0; part < (isArg(kind) ? 2 : 1); ++part, ++slot)
-      kinds.emplace_back(kind, part == 1);
-  for (int64_t n : {vectors, int64_t(1)})
-    for (unsigned s = 0; s < slots; ++s)
-      for (int64_t u = 0; u < n; ++u)
-        accs.push_back(identity(kb, kinds[s].first, plan.body.nodes[plan.body.results[s]].type, kinds[s].second, n == vectors && vectors ? lanes : 0));
-  if (vectors == 0)
-    accs.resize(slots);
-  std::function<Values(unsigned, Values)> nest = [&](unsigned level, Values in) -> Values {
-    if (plan.rank == 0) { // a single point
-      Values out = in, values;
-      for (unsigned s = 0; s < slots; ++s)
-        values.push_back(state.values[plan.body.results[s]][0]);
-      return combine(out, values, 1);
-    }
-    if (level == plan.vector)
-      return vectorLevel(in);
-    return kb.loop(0, extent(level), 1, in, [&](Index i, ValueRange args) {
-      Values out;
-      scoped([&] {
-        enter(level, i);
-        out = nest(level + 1, Values(args));
-      });
-      return out;
-    });
-  };
   scoped([&] {
-    Values totals = finish(nest(plan.parallel, accs), vectors);
-    state.lanes = 0;
-    state.unroll = 1;
-    for (uint32_t k = 0; k < plan.body.nodes.size(); ++k)
-      if (plan.body.nodes[k].op == Op::acc)
-        state.values[k] = {totals[plan.body.nodes[k].imm]};
-    emitPost();
-    storeResults(0);
+    for (unsigned phase = 0; phase < analysis.phases; ++phase) {
+      startPhase(phase);
+      activate(phase);
+      Values accs;
+      if (lanes > 1)
+        accs = identities(lanes, tileVectors, true);
+      accs.append(identities(0, 1, true));
+      Values totals = finish(innerNest(plan.parallel, accs));
+      size_t next = 0;
+      for (const Slot &slot : active)
+        for (unsigned part = 0; part < slot.width; ++part)
+          setAccs(slot, part, {totals[next++]});
+    }
+    startPhase(analysis.phases);
+    if (!plan.maps())
+      return storeResults(0);
+    mapping = true;
+    mapInner(plan.parallel);
+    mapping = false;
   });
 }
 
