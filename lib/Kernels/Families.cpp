@@ -5,7 +5,10 @@ namespace mrcc {
 
 const KernelFamily *KernelFamily::find(llvm::StringRef name) {
   static const std::vector<const KernelFamily *> families = {
+      &groupNormFamily(),
+      &layerNormFamily(),
       &loopFamily(),
+      &softmaxFamily(),
       &convFamily(), &convTransposeFamily(), &matMulFamily(),
   };
   for (const KernelFamily *family : families)

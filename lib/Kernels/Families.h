@@ -3,7 +3,10 @@
 #include "mrcc/Kernels/Kernel.h"
 
 namespace mrcc {
+const KernelFamily &groupNormFamily();
+const KernelFamily &layerNormFamily();
 const KernelFamily &loopFamily();
+const KernelFamily &softmaxFamily();
 const KernelFamily &convFamily();
 const KernelFamily &convTransposeFamily();
 const KernelFamily &matMulFamily();

@@ -173,3 +173,71 @@ TEST_CASE("a far mean does not spoil the variance") {
         [&](const Dims &at) { return (x.get(at) - mean[at[0]]) / std::sqrt(square[at[0]]); }, 3e-4);
   }
 }
+
+TEST_CASE("group norm") {
+  for (const Target *target : targets())
+    for (Dims dims : {Dims{2, 5, 7, 64}, Dims{1, 3, 4, 20}, Dims{2, 9, 10}, Dims{3, 4, 4, 4, 96}, Dims{2, 6, 6, 30}, Dims{1, 1, 1, 8}})
+      for (int64_t groups : {int64_t(1), int64_t(2), dims.back() / 2, dims.back()})
+        for (int inputs : {1, 3})
+          for (DType type : {DType::f32, DType::f16})
+            for (int layout = 0; layout < 3; ++layout) {
+              std::vector<int> planar{0, int(dims.size()) - 1};
+              for (int d = 1; d + 1 < int(dims.size()); ++d)
+                planar.push_back(d);
+              Tensor x(type, dims, layout == 1 ? planar : std::vector<int>{}, layout == 2 ? 3 : 0), out(type, dims), scale(type, dims), bias(type, dims);
+              Tensor extra(DType::f32, dims);
+              x.random(8, 9, 12);
+              scale.random(9, 0.5, 2);
+              bias.random(10);
+              extra.random(11);
+              std::vector<int> outer;
+              for (int d = 0; d + 1 < int(dims.size()); ++d)
+                outer.push_back(d);
+              scale.broadcast(outer);
+              bias.broadcast(outer);
+              const int64_t size = dims.back() / groups;
+              std::map<Dims, std::vector<double>> rows;
+              auto rowOf = [&](const Dims &at) { return Dims{at[0], at.back() / size}; };
+              x.each([&](auto &at) { rows[rowOf(at)].push_back(x.get(at)); });
+              std::map<Dims, std::pair<double, double>> stats;
+              for (auto &[key, row] : rows) {
+                double mean = 0, square = 0;
+                for (double v : row)
+                  mean += v / row.size();
+                for (double v : row)
+                  square += (v - mean) * (v - mean) / row.size();
+                stats[key] = {mean, 1 / std::sqrt(square + double(1e-5f))};
+              }
+              auto expected = [&](const Dims &at) {
+                auto [mean, factor] = stats[rowOf(at)];
+                return (x.get(at) - mean) * factor * (inputs > 1 ? scale.get(at) : 1) + (inputs > 1 ? bias.get(at) : 0);
+              };
+              std::map<std::string, Dims> config{{"groups", {groups}}, {"epsilon", {bitsOf(1e-5f)}}, {"scale", {inputs > 1}}, {"bias", {inputs > 1}}};
+              std::vector<Tensor *> all{&out, &x, &scale, &bias};
+              all.resize(1 + inputs);
+              run(makeSite("group_norm", all, config), *target, out, all, expected, type == DType::f32 ? 1e-5 : 4e-3);
+              if (type == DType::f32 && inputs == 3) {
+                all.push_back(&extra);
+                run(makeSite("group_norm", all, config, "f32 acc; f32 silu %0; f32 load 3; f32 add %1 %2 -> %3"), *target, out, all,
+                    [&](const Dims &at) {
+                      double v = expected(at);
+                      return v / (1 + std::exp(-v)) + extra.get(at);
+                    },
+                    1e-5);
+              }
+            }
+}
+
+TEST_CASE("refused norms") {
+  const Target &target = Target::all()[1];
+  Tensor x(DType::f32, {2, 3, 10}), out(DType::f32, {2, 3, 10}), n(DType::i32, {2, 3, 10});
+  auto refusal = [&](const char *family, Tensor &o, Tensor &i, std::map<std::string, Dims> config) {
+    auto bound = KernelFamily::find(family)->bind(makeSite(family, {&o, &i}, config), target);
+    return bound ? std::string() : llvm::toString(bound.takeError());
+  };
+  CHECK(refusal("softmax", out, x, {{"axis", {3}}}) == "softmax: axis 3 of 3 dimensions");
+  CHECK(refusal("softmax", n, n, {{"axis", {0}}}) == "softmax: elements of i32");
+  CHECK(refusal("layer_norm", out, x, {{"axis", {1}}, {"scale", {1}}}) == "layer_norm: expected 2 inputs, got 1");
+  CHECK(refusal("group_norm", out, x, {{"groups", {3}}}) == "group_norm: 3 groups of 10 channels");
+  CHECK(refusal("group_norm", out, x, {{"groups", {2}}, {"bias", {1}}}) == "group_norm: expected 2 inputs, got 1");
+}
