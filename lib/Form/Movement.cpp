@@ -54,6 +54,13 @@ FailureOr<Value> mrcc::lowerPad(PadOp op, OpBuilder &b) {
       continue;
     }
     uint32_t n = e.extent(x, i), pos = ix.sub(e.iter(i), p.immediate(begin));
+    // What negative pads crop is gone before the other modes repeat the rest.
+    std::optional<uint32_t> first;
+    if (op.getMode() != PadMode::constant && (begin < 0 || end < 0)) {
+      first = p.immediate(std::max<int64_t>(-begin, 0));
+      n = ix.sub(n, p.immediate(std::max<int64_t>(-begin, 0) + std::max<int64_t>(-end, 0)));
+      pos = ix.sub(pos, *first);
+    }
     switch (op.getMode()) {
     case PadMode::constant: {
       uint32_t in = ix.both(e.binary(BinaryKind::ge, pos, ix.c(0)), e.binary(BinaryKind::lt, pos, n));
@@ -73,7 +80,8 @@ FailureOr<Value> mrcc::lowerPad(PadOp op, OpBuilder &b) {
       pos = ix.mod(pos, n);
       break;
     }
-    at.push_back(e.clampIndex(pos, n));
+    pos = e.clampIndex(pos, n);
+    at.push_back(first ? ix.add(pos, *first) : pos);
   }
   uint32_t v = p.loadAt(op.getInput(), at);
   if (inside) {
