@@ -14,7 +14,7 @@ IndexVersion runtime::readVersion(std::string_view bytes) {
   constexpr size_t fixedPart = offsetof(IndexHeader, hash);
   if (bytes.size() < fixedPart || std::memcmp(bytes.data(), indexMagic, sizeof indexMagic) != 0)
     return result;
-  std::memcpy(&header, bytes.data(), fixedPart);
+  std::memcpy(static_cast<void *>(&header), bytes.data(), fixedPart);
   return {true, header.formatVersion, producerOf(header.producer)};
 }
 

@@ -60,6 +60,10 @@ void Model::log(mrcc_log_level level, const std::string &message) const {
 
 // ---- Targets and code ----
 
+static std::string machineName(uint32_t machine) {
+  return machine == 62 ? "x86-64" : machine == 183 ? "aarch64" : "ELF machine " + std::to_string(machine);
+}
+
 void Model::chooseTargets() {
   const Index &records = index();
   bool known = options.target.empty();
@@ -69,7 +73,7 @@ void Model::chooseTargets() {
     const std::string name(records.text(record.name));
     names += (names.empty() ? "" : ", ") + name;
     state.missing = record.machine == hostMachine() ? missingFeatures(records.text(record.features))
-                                                    : "an ELF machine " + std::to_string(record.machine);
+                                                    : "the architecture (" + machineName(record.machine) + ")";
     const bool wanted = options.target.empty() || options.target == name;
     known |= options.target == name;
     state.supported = wanted && state.missing.empty();

@@ -20,6 +20,15 @@ TEST_CASE("write") {
   test::write(folder + "/nine.mrcb", nine);
   test::write(folder + "/steps.mrcb", steps);
   test::write(folder + "/parallel.mrcb", parallel);
+
+  // A seed for the fuzzer (fuzz.cpp): the files of a small bundle one after the other.
+  test::Contents small({{4, 8}, {8, 4}});
+  test::write(folder + "/small.mrcb", small);
+  std::string seed = test::readFile(folder + "/small.mrcb/index");
+  for (const auto &file : llvm::cantFail(mrcc::readBundle(folder + "/small.mrcb")).files)
+    if (file.name != "index")
+      seed += test::readFile(folder + "/small.mrcb/" + file.name);
+  test::writeFile(folder + "/seed", seed);
 }
 
 int main(int argc, char **argv) {
