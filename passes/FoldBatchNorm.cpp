@@ -71,8 +71,10 @@ struct FoldBatchNormPass : mrcc::impl::FoldBatchNormBase<FoldBatchNormPass> {
         Value source = throughTransposes(op.getInput());
         Operation *conv = source.getDefiningOp();
         bool direct = isa_and_nonnull<ConvOp, ConvTransposeOp>(conv) && source.hasOneUse();
+        int64_t before = direct ? constantBytes(conv->getOperands()) + constantBytes(op->getOperands()) : 0;
         if (direct && foldAfter(b, conv, *affine)) {
           conv->setLoc(fused(conv, op));
+          recordFold(conv, "batch_norm", before, constantBytes(conv->getOperands()));
           out = source;
         } else {
           out = applyAffine(b, op.getLoc(), op.getInput(), *affine);

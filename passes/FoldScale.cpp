@@ -107,26 +107,31 @@ static void fold(Operation *last) {
     return;
   OpBuilder b(last);
   Value root = stepOf(chain.back())->input, result = last->getResult(0), out;
-  Operation *producer = root.getDefiningOp();
-  auto name = [&](Operation *op) {
+  // The ops on both sides that could take it, and what their constants weigh before and after.
+  Operation *producer = root.hasOneUse() ? root.getDefiningOp() : nullptr;
+  Operation *consumer =
+      result.hasOneUse() && result.use_begin()->getOperandNumber() == 0 ? *result.user_begin() : nullptr;
+  int64_t chainBytes = 0;
+  for (Operation *op : chain)
+    chainBytes += constantBytes(op->getOperands());
+  auto folds = [&](bool (*into)(OpBuilder &, Operation *, const Affine &), Operation *op, const Affine &what) {
+    int64_t before = chainBytes + constantBytes(op->getOperands());
+    if (!into(b, op, what))
+      return false;
     for (Operation *step : llvm::reverse(chain))
       op->setLoc(fused(op, step));
+    recordFold(op, "scale", before, constantBytes(op->getOperands()));
+    return true;
   };
-  if (producer && root.hasOneUse() && isa<ConvOp, ConvTransposeOp, LayerNormOp, GroupNormOp>(producer) &&
-      foldAfter(b, producer, affine)) {
-    name(producer);
+  if (isa_and_nonnull<ConvOp, ConvTransposeOp, LayerNormOp, GroupNormOp>(producer) &&
+      folds(foldAfter, producer, affine))
     out = root;
-  } else if (producer && root.hasOneUse() && isa<MatMulOp>(producer) && affine.hasScale() &&
-             foldAfter(b, producer, {affine.scale, {0}})) {
-    name(producer);
+  else if (isa_and_nonnull<MatMulOp>(producer) && affine.hasScale() && folds(foldAfter, producer, {affine.scale, {0}}))
     out = applyAffine(b, last->getLoc(), root, {{1}, affine.offset});
-  } else if (result.hasOneUse() && result.use_begin()->getOperandNumber() == 0 &&
-             foldBefore(b, *result.user_begin(), affine)) {
-    name(*result.user_begin());
+  else if (consumer && folds(foldBefore, consumer, affine))
     out = root;
-  } else if (int(chain.size()) > affine.hasScale() + affine.hasOffset()) {
+  else if (int(chain.size()) > affine.hasScale() + affine.hasOffset())
     out = applyAffine(b, last->getLoc(), root, affine);
-  }
   if (!out)
     return;
   result.replaceAllUsesWith(out);

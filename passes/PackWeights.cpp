@@ -31,8 +31,9 @@ static bool isPackable(Operation *op) {
   });
 }
 
-static Value pack(OpBuilder &b, Value weights, StringRef form, int64_t group) {
-  auto packed = PackOp::create(b, weights.getLoc(), weights.getType(), weights, form, group);
+static Value pack(OpBuilder &b, Operation *op, Value weights, StringRef form, int64_t group) {
+  auto packed = PackOp::create(b, FusedLoc::get(b.getContext(), {op->getLoc(), weights.getLoc()}), weights.getType(),
+                               weights, form, group);
   if (failed(reinfer(packed)))
     return nullptr;
   return packed;
@@ -68,7 +69,7 @@ template <typename Op> static LogicalResult packConv(Op op) {
   if (dims.size() == 3) // a 1-D kernel is one row
     w = reshapedConstant(b, w, {dims[0], dims[1], 1, dims[2]});
   bool depthwise = isa<ConvOp>(op.getOperation()) && group > 1 && oc == group && dims[1] == 1;
-  Value packed = pack(b, w, depthwise ? "depthwise" : "conv", group);
+  Value packed = pack(b, op, w, depthwise ? "depthwise" : "conv", group);
   if (!packed)
     return failure();
   op.getWeightsMutable().assign(packed);
@@ -81,7 +82,7 @@ template <typename Op> static LogicalResult packConv(Op op) {
 static LogicalResult packMatMul(MatMulOp op) {
   OpBuilder b(op);
   RankedTensorType type = typeOf(op.getRhs());
-  Value packed = pack(b, op.getRhs(), "matmul", 1);
+  Value packed = pack(b, op, op.getRhs(), "matmul", 1);
   if (!packed)
     return failure();
   op.getRhsMutable().assign(packed);

@@ -1,4 +1,5 @@
 #include "Rewrite.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
@@ -191,3 +192,29 @@ void mrcc::eraseDead(Operation *op) {
 }
 
 Location mrcc::fused(Operation *a, Operation *b) { return FusedLoc::get(a->getContext(), {a->getLoc(), b->getLoc()}); }
+
+int64_t mrcc::constantBytes(ValueRange values) {
+  int64_t bytes = 0;
+  for (Value v : values)
+    if (auto data = isNone(v) ? std::nullopt : getConstant(v))
+      bytes += data->bytes.size();
+  return bytes;
+}
+
+void mrcc::recordFold(Operation *op, StringRef ops, int64_t bytesBefore, int64_t bytesAfter) {
+  auto module = op->getParentOfType<ModuleOp>();
+  if (!module)
+    return;
+  SmallVector<Attribute> records;
+  if (auto known = module->getAttrOfType<ArrayAttr>("mrc.folded"))
+    records.assign(known.begin(), known.end());
+  Builder b(op->getContext());
+  records.push_back(b.getDictionaryAttr({
+      b.getNamedAttr("bytes_after", b.getI64IntegerAttr(bytesAfter)),
+      b.getNamedAttr("bytes_before", b.getI64IntegerAttr(bytesBefore)),
+      b.getNamedAttr("node", b.getStringAttr(nodeNames(op->getLoc()))),
+      b.getNamedAttr("ops", b.getStringAttr(ops)),
+      b.getNamedAttr("stage", b.getStringAttr("simplify")),
+  }));
+  module->setAttr("mrc.folded", b.getArrayAttr(records));
+}

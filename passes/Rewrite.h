@@ -53,4 +53,9 @@ void eraseDead(mlir::Operation *op);
 /// One location that names both ops.
 mlir::Location fused(mlir::Operation *a, mlir::Operation *b);
 
+/// Bytes of the constants among the values (a repeated value counts one element).
+int64_t constantBytes(mlir::ValueRange values);
+/// Appends to the module's `mrc.folded` that `ops` were folded into the constants of `op` (see fold-constants).
+void recordFold(mlir::Operation *op, llvm::StringRef ops, int64_t bytesBefore, int64_t bytesAfter);
+
 } // namespace mrcc

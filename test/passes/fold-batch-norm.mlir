@@ -1,6 +1,7 @@
 // RUN: mrcc-opt --mrc-fold-batch-norm --split-input-file %s | FileCheck %s
 
-// s = scale / sqrt(variance + epsilon) = [1, 2], t = bias - mean * s = [0.5, -1].
+// s = scale / sqrt(variance + epsilon) = [1, 2], t = bias - mean * s = [0.5, -1]. What was folded is on record.
+// CHECK: mrc.folded = [{bytes_after = 24 : i64, bytes_before = 44 : i64, node = "", ops = "batch_norm", stage = "simplify"}]
 // CHECK-LABEL: func @conv
 // CHECK: %[[W:.*]] = mrc.constant dense<{{\[\[\[\[}}1.000000e+00]], {{\[\[}}2.000000e+00]]], {{\[\[\[}}6.000000e+00]], {{\[\[}}8.000000e+00]]]]> : tensor<2x2x1x1xf32>
 // CHECK: %[[B:.*]] = mrc.constant dense<[5.000000e-01, -1.000000e+00]> : tensor<2xf32>
