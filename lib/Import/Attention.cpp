@@ -56,7 +56,8 @@ struct Masks {
     if (!ShapedType::isDynamic(have) && !ShapedType::isDynamic(want) && have < want) { // what is missing is masked
       SmallVector<int64_t> pads(2 * c.rank(mask), 0);
       pads.back() = want - have;
-      mask = c.make<PadOp>(PadMode::constant, mask, c.constant(pads), c.scalar(logical ? 0 : -infinity, mask), c.none());
+      mask =
+          c.make<PadOp>(PadMode::constant, mask, c.constant(pads), c.scalar(logical ? 0 : -infinity, mask), c.none());
     }
     add(logical ? biasOf(c, mask, q) : mask);
   }
@@ -107,7 +108,8 @@ static void attention(NodeContext &c) {
   Value offset = pastOffset;
   if (!offset && valid)
     offset = c.unsqueeze(c.sub(valid, c.number(c.dimOf(q, 2), c.builder.getI64Type())), {1, 2, 3});
-  masks.window(offset, c.integer("is_causal", 0), c.integer("left_window_size", -1), c.integer("right_window_size", -1));
+  masks.window(offset, c.integer("is_causal", 0), c.integer("left_window_size", -1),
+               c.integer("right_window_size", -1));
   if (valid)
     masks.lengths(valid);
 
@@ -126,7 +128,8 @@ static void attention(NodeContext &c) {
   Value capped = scores;
   if (masks.bias)
     scores = c.add(scores, masks.bias);
-  Value biased = scores, wide = c.has("softmax_precision") ? c.cast(scores, c.toElement(c.integer("softmax_precision", 1))) : scores;
+  Value biased = scores,
+        wide = c.has("softmax_precision") ? c.cast(scores, c.toElement(c.integer("softmax_precision", 1))) : scores;
   Value probabilities = c.make<SoftmaxOp>(wide, 3, false);
   if (masks.bias) { // a row that sees nothing gives zeros
     Value best = c.reduce(ReduceKind::max, masks.bias, c.rank(masks.bias) - 1);
@@ -209,8 +212,10 @@ static void linearAttention(NodeContext &c) {
   Type f32 = c.builder.getF32Type(), type = c.element(c.in(0));
   int64_t tokens = c.dim(c.in(0), 1), width = c.dim(c.in(0), 2), valueWidth = c.dim(c.in(2), 2);
   if (queryHeads < 1 || heads < 1 || queryHeads % heads || c.rank(c.in(0)) != 3)
-    return c.invalid(Twine(queryHeads) + " query heads, " + Twine(heads) + " key heads, rank " + Twine(c.rank(c.in(0))));
-  if (ShapedType::isDynamic(tokens) || ShapedType::isDynamic(width) || ShapedType::isDynamic(valueWidth) || tokens > 4096)
+    return c.invalid(Twine(queryHeads) + " query heads, " + Twine(heads) + " key heads, rank " +
+                     Twine(c.rank(c.in(0))));
+  if (ShapedType::isDynamic(tokens) || ShapedType::isDynamic(width) || ShapedType::isDynamic(valueWidth) ||
+      tokens > 4096)
     return c.unsupported("the number of tokens is not known or above 4096");
   int64_t keySize = width / queryHeads;
   auto unpack = [&](Value v, int64_t n) { return splitHeads(c, c.cast(v, f32), n); };
@@ -225,7 +230,8 @@ static void linearAttention(NodeContext &c) {
   if (delta)
     beta = unpack(c.in(5), c.dim(c.in(5), 2) == 1 ? 1 : heads); // [B, H or 1, T, 1]
   Value state = c.given(3) ? c.cast(c.in(3), f32)
-                           : c.fill(c.shape({c.dimOf(q, 0), heads, keySize, valueWidth / heads}), makeScalar(c.builder, c.loc, f32, 0));
+                           : c.fill(c.shape({c.dimOf(q, 0), heads, keySize, valueWidth / heads}),
+                                    makeScalar(c.builder, c.loc, f32, 0));
   double scale = c.real("scale", 0);
   scale = scale == 0 ? 1 / std::sqrt(double(keySize)) : scale;
   SmallVector<Value> outputs;

@@ -10,7 +10,8 @@ static constexpr StringRef domain = "com.microsoft";
 
 static Value given(NodeContext &c, size_t i) { return c.given(i) ? c.in(i) : nullptr; }
 
-//===-- quantised element-wise ops, pools and joins: real numbers between a dequantisation and a quantisation -----------===//
+//===-- quantised element-wise ops, pools and joins: real numbers between a dequantisation and a quantisation
+//-----------===//
 
 static Value real(NodeContext &c, size_t data, size_t scale, size_t zero) {
   return dequantize(c, c.in(data), c.in(scale), given(c, zero), -1);
@@ -48,8 +49,9 @@ static void qLinearAveragePool(NodeContext &c) {
   Window w = readWindow(c, c.rank(v) - 2);
   if (w.kernel.empty())
     return c.invalid("kernel_shape is missing");
-  Value y = c.make<PoolOp>(PoolKind::average_pool, last ? v : c.toChannelsLast(v), w.kernel, w.strides, w.dilations, w.pads, w.autoPad,
-                           bool(c.integer("ceil_mode", 0)), bool(c.integer("count_include_pad", 0)), 2);
+  Value y =
+      c.make<PoolOp>(PoolKind::average_pool, last ? v : c.toChannelsLast(v), w.kernel, w.strides, w.dilations, w.pads,
+                     w.autoPad, bool(c.integer("ceil_mode", 0)), bool(c.integer("count_include_pad", 0)), 2);
   quantized(c, last ? y : c.toChannelsFirst(y), 3, 4);
 }
 
@@ -64,12 +66,14 @@ static void qLinearConcat(NodeContext &c) {
   c.result(quantize(c, y, c.in(0), c.in(1), c.element(c.in(1))));
 }
 
-//===-- quantised products ------------------------------------------------------------------------------------------===//
+//===-- quantised products
+//------------------------------------------------------------------------------------------===//
 
 /// A scale or zero point of the right operand, one for all or one a column.
 static void matMulIntegerToFloat(NodeContext &c) {
   Value a = c.in(0), b = c.in(1);
-  Value sums = c.make<MatMulOp>(centred(c, a, given(c, 4), 0), centred(c, b, given(c, 5), std::max<int64_t>(c.rank(b) - 1, 0)));
+  Value sums =
+      c.make<MatMulOp>(centred(c, a, given(c, 4), 0), centred(c, b, given(c, 5), std::max<int64_t>(c.rank(b) - 1, 0)));
   Value y = c.mul(c.cast(sums, c.element(c.in(2))), c.mul(c.in(2), c.in(3)));
   c.result(c.given(6) ? c.add(y, c.in(6)) : y);
 }
@@ -78,7 +82,8 @@ static void matMulIntegerToFloat(NodeContext &c) {
 static void dynamicQuantizeMatMul(NodeContext &c) {
   DynamicQuantization a = quantizeDynamically(c, c.in(0));
   Value b = c.in(1);
-  Value sums = c.make<MatMulOp>(centred(c, a.values, a.zero, 0), centred(c, b, given(c, 3), std::max<int64_t>(c.rank(b) - 1, 0)));
+  Value sums = c.make<MatMulOp>(centred(c, a.values, a.zero, 0),
+                                centred(c, b, given(c, 3), std::max<int64_t>(c.rank(b) - 1, 0)));
   Value y = c.mul(c.cast(sums, c.builder.getF32Type()), c.mul(a.scale, c.in(2)));
   c.result(c.given(4) ? c.add(y, c.in(4)) : y);
 }
@@ -95,7 +100,8 @@ static void qGemm(NodeContext &c) {
   c.result(c.given(7) ? quantize(c, y, c.in(7), given(c, 8), c.element(c.in(8))) : y);
 }
 
-//===-- attention ---------------------------------------------------------------------------------------------------===//
+//===-- attention
+//---------------------------------------------------------------------------------------------------===//
 
 /// q, k and v of [B, S, heads * D]; bias is added to the scores.
 static Value attend(NodeContext &c, Value q, Value k, Value v, Value bias, int64_t heads) {
@@ -162,13 +168,15 @@ static void multiHeadAttention(NodeContext &c) {
   c.result(attend(c, inputs[0], inputs[1], inputs[2], given(c, 5), c.integer("num_heads", 1)));
 }
 
-//===-- others ------------------------------------------------------------------------------------------------------===//
+//===-- others
+//------------------------------------------------------------------------------------------------------===//
 
 /// Channels last, optionally with SiLU.
 static void groupNorm(NodeContext &c) {
   if (!c.integer("channels_last", 1))
     return c.unsupported("channels_last is 0");
-  Value y = c.make<GroupNormOp>(c.in(0), c.in(1), c.in(2), c.integer("groups", 1), llvm::APFloat(c.real("epsilon", 1e-5f)));
+  Value y =
+      c.make<GroupNormOp>(c.in(0), c.in(1), c.in(2), c.integer("groups", 1), llvm::APFloat(c.real("epsilon", 1e-5f)));
   c.result(c.integer("activation", 0) ? c.unary(UnaryKind::silu, y) : y);
 }
 

@@ -18,15 +18,16 @@ static Value joined(NodeContext &c, ArrayRef<Value> parts, int64_t axis) {
   return parts.size() == 1 ? parts[0] : c.concat(parts, axis);
 }
 
-/// Inputs: most turns, condition, carried values. The body takes turn, condition and carried values; it gives condition,
-/// carried values and one part of each scan output.
+/// Inputs: most turns, condition, carried values. The body takes turn, condition and carried values; it gives
+/// condition, carried values and one part of each scan output.
 static void loop(NodeContext &c) {
   const onnx::Graph *body = bodyOf(c);
   if (!body || body->inputs.size() < 2 || c.count() < 2)
     return c.invalid("its body or inputs are missing");
   size_t carried = body->inputs.size() - 2;
   if (c.count() - 2 != carried || body->outputs.size() < carried + 1)
-    return c.invalid(Twine(c.count() - 2) + " carried values, its body takes " + Twine(carried) + " and gives " + Twine(body->outputs.size()));
+    return c.invalid(Twine(c.count() - 2) + " carried values, its body takes " + Twine(carried) + " and gives " +
+                     Twine(body->outputs.size()));
   int64_t turns = INT64_MAX;
   if (c.given(0)) {
     auto known = c.constantScalar(0, "its number of turns");

@@ -52,7 +52,9 @@ static void fusedConv(NodeContext &c) {
     v = c.add(v, c.in(3));
   std::string activation = c.text("activation", "");
   const onnx::Attribute *a = c.attribute("activation_params");
-  auto parameter = [&](size_t i, double fallback) { return a && i < a->floats.size() ? double(a->floats[i]) : fallback; };
+  auto parameter = [&](size_t i, double fallback) {
+    return a && i < a->floats.size() ? double(a->floats[i]) : fallback;
+  };
   auto clamp = [&](Value x, double low, double high) {
     return c.binary(BinaryKind::min, c.binary(BinaryKind::max, x, low), high);
   };
@@ -99,8 +101,8 @@ static void convTranspose(NodeContext &c) {
   if (int64_t(padding.size()) != spatial || (size && int64_t(size->size()) != spatial))
     return c.invalid("output_padding or output_shape do not have " + Twine(spatial) + " values");
   DenseI64ArrayAttr outputShape = size ? c.builder.getDenseI64ArrayAttr(*size) : nullptr;
-  Value v = c.make<ConvTransposeOp>(c.toChannelsLast(x), weights, c.optional(2), w.strides, w.dilations, w.pads, padding, group,
-                                    outputShape, w.autoPad);
+  Value v = c.make<ConvTransposeOp>(c.toChannelsLast(x), weights, c.optional(2), w.strides, w.dilations, w.pads,
+                                    padding, group, outputShape, w.autoPad);
   c.result(c.toChannelsFirst(v));
 }
 

@@ -1,6 +1,6 @@
 // Einsum: operands are reduced to their needed labels, then joined from left to right by one batched matmul each, whose
-// batch labels are those that both sides have and someone still needs, whose inner labels are those that both have and no
-// one needs.
+// batch labels are those that both sides have and someone still needs, whose inner labels are those that both have and
+// no one needs.
 #include "Node.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -135,8 +135,8 @@ Term Einsum::join(Term a, Term b, StringRef needed) {
   for (char l : b.labels)
     if (a.labels.find(l) == std::string::npos)
       right += l;
-  // A dimension of 1 broadcasts against the other side's: as a batch label of a matmul it does so by itself when it stands
-  // alone, so batch labels keep a dimension each.
+  // A dimension of 1 broadcasts against the other side's: as a batch label of a matmul it does so by itself when it
+  // stands alone, so batch labels keep a dimension each.
   SmallVector<Dim> aBatch, bBatch, aSizes, bSizes;
   for (char l : batch) {
     aBatch.push_back(dimOf(a, l));

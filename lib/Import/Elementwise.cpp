@@ -61,7 +61,8 @@ static void isInf(NodeContext &c) {
   bool positive = c.integer("detect_positive", 1), negative = c.integer("detect_negative", 1);
   Value v = c.in(0);
   if (positive && negative)
-    return c.result(c.binary(BinaryKind::logical_or, c.unary(UnaryKind::is_pos_inf, v), c.unary(UnaryKind::is_neg_inf, v)));
+    return c.result(
+        c.binary(BinaryKind::logical_or, c.unary(UnaryKind::is_pos_inf, v), c.unary(UnaryKind::is_neg_inf, v)));
   if (!positive && !negative)
     return c.result(c.fill(c.shapeOf(v), makeScalar(c.builder, c.loc, c.builder.getI1Type(), 0)));
   c.result(c.unary(positive ? UnaryKind::is_pos_inf : UnaryKind::is_neg_inf, v));

@@ -1,8 +1,8 @@
-// Algorithm: inputs become arguments (or constants), then nodes are imported in sorted order. A node is, in this order, a
-// call of a model-local function (its body is imported in a fresh scope), an If whose condition is known (the branch is
-// imported in a scope inside this one), or an op with a handler. What is not supported is noted and its outputs are lost;
-// nodes that read lost values are skipped, so that one pass finds everything that stands in the way. Nodes that no output
-// needs are only looked at for unknown ops. Any other fault stops the import at once.
+// Algorithm: inputs become arguments (or constants), then nodes are imported in sorted order. A node is, in this order,
+// a call of a model-local function (its body is imported in a fresh scope), an If whose condition is known (the branch
+// is imported in a scope inside this one), or an op with a handler. What is not supported is noted and its outputs are
+// lost; nodes that read lost values are skipped, so that one pass finds everything that stands in the way. Nodes that
+// no output needs are only looked at for unknown ops. Any other fault stops the import at once.
 #include "Importer.h"
 #include "Checks.h"
 #include "Known.h"
@@ -16,15 +16,15 @@ using namespace mrcc;
 using llvm::Error;
 using llvm::Expected;
 
-static constexpr int64_t newestOpset = 28;      // of the default domain; the newest whose ops were looked at
-static constexpr unsigned deepest = 64;         // function calls and subgraphs inside each other
+static constexpr int64_t newestOpset = 28;           // of the default domain; the newest whose ops were looked at
+static constexpr unsigned deepest = 64;              // function calls and subgraphs inside each other
 static constexpr size_t mostNodes = size_t(1) << 20; // functions that call functions can ask for any number
 
 static Error bad(const Twine &message) { return onnx::importError(ImportError::invalid, message); }
 
 Importer::Importer(const onnx::Model &model, MLIRContext &context, const ImportOptions &options,
                    std::vector<std::string> &notes)
-    : model(model), context(context), options(options), notes(notes), builder(&context), constants(&context) {
+    : model(model), context(context), options(options), notes(notes), builder(&context) {
   for (const onnx::Function &f : model.functions)
     functions.try_emplace(f.domain + ":" + f.name + ":" + f.overload, &f);
 }
@@ -38,9 +38,7 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
   module.get()->setAttr("mrc.model_sha256", builder.getStringAttr(model.sha256));
   builder.setInsertionPointToEnd(module->getBody());
   main = func::FuncOp::create(builder, loc, "main", builder.getFunctionType({}, {}));
-  Block *body = main.addEntryBlock();
-  builder.setInsertionPointToEnd(body);
-  constants.setInsertionPointToStart(body);
+  builder.setInsertionPointToEnd(main.addEntryBlock());
 
   Scope scope;
   scope.opsets = &model.opsets;
@@ -83,7 +81,8 @@ Expected<Type> Importer::argumentType(const onnx::ValueInfo &input) {
     for (int64_t &d : wanted)
       d = d < 0 ? ShapedType::kDynamic : d;
     if (input.ranked && wanted.size() != dims.size())
-      return bad("input '" + input.name + "' has rank " + Twine(dims.size()) + " (" + dimsText(dims) + "), got " + dimsText(wanted));
+      return bad("input '" + input.name + "' has rank " + Twine(dims.size()) + " (" + dimsText(dims) + "), got " +
+                 dimsText(wanted));
     bool differs = false;
     for (auto [d, now] : llvm::zip(dims, wanted))
       differs |= !ShapedType::isDynamic(d) && d != now;
@@ -104,7 +103,8 @@ Expected<Type> Importer::argumentType(const onnx::ValueInfo &input) {
 
 Error Importer::bindInput(const onnx::ValueInfo &input, const TensorData &data, Scope &scope) {
   if (data.type != input.type)
-    return bad("input '" + input.name + "' is " + toString(input.type) + ", the value given for it is " + toString(data.type));
+    return bad("input '" + input.name + "' is " + toString(input.type) + ", the value given for it is " +
+               toString(data.type));
   bool fits = !input.ranked || input.dims.size() == data.dims.size();
   for (auto [want, got] : llvm::zip(input.dims, data.dims))
     fits &= ShapedType::isDynamic(want) || want == got;
@@ -114,7 +114,7 @@ Error Importer::bindInput(const onnx::ValueInfo &input, const TensorData &data, 
                dimsText(data.dims) + " in " + Twine(data.bytes.size()) + " bytes");
   auto type = RankedTensorType::get(data.dims, toType(&context, data.type));
   auto loc = NameLoc::get(StringAttr::get(&context, input.name));
-  scope.values[input.name] = makeConstant(constants, loc, makeConstantAttr(type, data.bytes));
+  scope.values[input.name] = makeConstant(builder, loc, makeConstantAttr(type, data.bytes));
   return Error::success();
 }
 
@@ -169,7 +169,7 @@ Error Importer::prepareInputs(Scope &scope) {
 Value Importer::constant(const onnx::Tensor &tensor) {
   auto loc = NameLoc::get(StringAttr::get(&context, tensor.name));
   auto type = RankedTensorType::get(tensor.dims, toType(&context, tensor.type));
-  return makeConstant(constants, loc, makeConstantAttr(type, tensor.bytes, tensor.keeper));
+  return makeConstant(builder, loc, makeConstantAttr(type, tensor.bytes, tensor.keeper));
 }
 
 std::optional<Value> Importer::lookup(StringRef name, Scope &scope) {
@@ -213,7 +213,8 @@ int64_t Importer::opsetOf(StringRef domain, const Scope &scope) const {
 }
 
 /// The node with every reference to an attribute of the enclosing function replaced by what the caller said.
-static onnx::Node resolveReferences(const onnx::Node &node, const llvm::StringMap<const onnx::Attribute *> &attributes) {
+static onnx::Node resolveReferences(const onnx::Node &node,
+                                    const llvm::StringMap<const onnx::Attribute *> &attributes) {
   onnx::Node out = node;
   llvm::erase_if(out.attributes, [&](onnx::Attribute &a) {
     if (a.reference.empty())
@@ -298,7 +299,8 @@ Error Importer::importNode(const onnx::Node &raw, Scope &scope) {
     return Error::success();
   }
   if (c.failure)
-    return onnx::importError(c.failure->kind, "node '" + scope.prefix + node.name + "' (" + node.op + "): " + c.failure->message);
+    return onnx::importError(c.failure->kind,
+                             "node '" + scope.prefix + node.name + "' (" + node.op + "): " + c.failure->message);
   return bindOutputs(node, c.results, scope);
 }
 
@@ -310,7 +312,8 @@ Error Importer::bindOutputs(const onnx::Node &node, ArrayRef<Value> results, Sco
       refuse(node, scope, ("output " + Twine(i)).str());
       scope.values[name] = Value();
     } else if (!scope.values.try_emplace(name, results[i]).second || scope.tensors.contains(name)) {
-      return bad("value '" + name + "' of node '" + scope.prefix + node.name + "' has the name of an input or initialiser");
+      return bad("value '" + name + "' of node '" + scope.prefix + node.name +
+                 "' has the name of an input or initialiser");
     }
   }
   return Error::success();
@@ -324,9 +327,11 @@ void Importer::lose(const onnx::Node &node, Scope &scope) {
 
 //===-- functions and branches ------------------------------------------------------------------------------------===//
 
-Error Importer::callFunction(const onnx::Function &function, const onnx::Node &node, ArrayRef<Value> operands, Scope &scope) {
+Error Importer::callFunction(const onnx::Function &function, const onnx::Node &node, ArrayRef<Value> operands,
+                             Scope &scope) {
   if (scope.depth >= deepest)
-    return bad("node '" + scope.prefix + node.name + "': functions and subgraphs are nested deeper than " + Twine(deepest));
+    return bad("node '" + scope.prefix + node.name + "': functions and subgraphs are nested deeper than " +
+               Twine(deepest));
   if (operands.size() > function.inputs.size() || node.outputs.size() > function.outputs.size())
     return bad("node '" + scope.prefix + node.name + "' has " + Twine(operands.size()) + " inputs and " +
                Twine(node.outputs.size()) + " outputs, function " + function.name + " has " +
@@ -377,13 +382,14 @@ Error Importer::importIf(const onnx::Node &node, Value condition, Scope &scope) 
   return results ? bindOutputs(node, *results, scope) : results.takeError();
 }
 
-Expected<SmallVector<Value>> Importer::importBody(const onnx::Graph &body, ArrayRef<Value> arguments, const onnx::Node &node,
-                                                  Scope &scope) {
+Expected<SmallVector<Value>> Importer::importBody(const onnx::Graph &body, ArrayRef<Value> arguments,
+                                                  const onnx::Node &node, Scope &scope) {
   if (scope.depth >= deepest)
-    return bad("node '" + scope.prefix + node.name + "': functions and subgraphs are nested deeper than " + Twine(deepest));
+    return bad("node '" + scope.prefix + node.name + "': functions and subgraphs are nested deeper than " +
+               Twine(deepest));
   if (arguments.size() != body.inputs.size())
-    return bad("node '" + scope.prefix + node.name + "': its subgraph has " + Twine(body.inputs.size()) + " inputs, expected " +
-               Twine(arguments.size()));
+    return bad("node '" + scope.prefix + node.name + "': its subgraph has " + Twine(body.inputs.size()) +
+               " inputs, expected " + Twine(arguments.size()));
   Scope inner;
   inner.parent = &scope;
   inner.opsets = scope.opsets;
@@ -492,7 +498,8 @@ void Importer::noteStaleShapes(const Scope &scope) {
   for (const onnx::ValueInfo &v : model.graph.outputs)
     compare(v);
   if (wrong)
-    notes.push_back("shapes that the model declares are wrong and not used: " + std::to_string(wrong) + ", the first: " + first);
+    notes.push_back("shapes that the model declares are wrong and not used: " + std::to_string(wrong) +
+                    ", the first: " + first);
 }
 
 void Importer::finish(const Scope &scope) {
@@ -549,7 +556,8 @@ ModelInfo mrcc::modelInfo(ModuleOp module) {
     }
   };
   for (unsigned i = 0; i < main.getNumArguments(); ++i)
-    add(info.inputs, main.getArgumentTypes()[i], main.getArgAttr(i, "mrc.name"), main.getArgAttrOfType<ArrayAttr>(i, "mrc.dims"));
+    add(info.inputs, main.getArgumentTypes()[i], main.getArgAttr(i, "mrc.name"),
+        main.getArgAttrOfType<ArrayAttr>(i, "mrc.dims"));
   for (unsigned i = 0; i < main.getNumResults(); ++i)
     add(info.outputs, main.getResultTypes()[i], main.getResultAttr(i, "mrc.name"), nullptr);
   return info;

@@ -41,12 +41,12 @@ private:
   mlir::Value constant(const onnx::Tensor &tensor);
   llvm::Error importNodes(llvm::ArrayRef<onnx::Node> nodes, llvm::ArrayRef<std::string> outputs, Scope &scope);
   llvm::Error importNode(const onnx::Node &node, Scope &scope);
-  llvm::Error callFunction(const onnx::Function &function, const onnx::Node &node,
-                           llvm::ArrayRef<mlir::Value> operands, Scope &scope);
+  llvm::Error callFunction(const onnx::Function &function, const onnx::Node &node, llvm::ArrayRef<mlir::Value> operands,
+                           Scope &scope);
   llvm::Error importIf(const onnx::Node &node, mlir::Value condition, Scope &scope);
   /// A subgraph of a node, its inputs bound to `arguments`.
-  llvm::Expected<llvm::SmallVector<mlir::Value>> importBody(const onnx::Graph &body, llvm::ArrayRef<mlir::Value> arguments,
-                                                            const onnx::Node &node, Scope &scope);
+  llvm::Expected<llvm::SmallVector<mlir::Value>>
+  importBody(const onnx::Graph &body, llvm::ArrayRef<mlir::Value> arguments, const onnx::Node &node, Scope &scope);
   llvm::Error bindOutputs(const onnx::Node &node, llvm::ArrayRef<mlir::Value> results, Scope &scope);
   void lose(const onnx::Node &node, Scope &scope);
   void refuse(const onnx::Node &node, const Scope &scope, llvm::StringRef reason);
@@ -64,7 +64,7 @@ private:
   std::vector<std::string> &notes;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   mlir::func::FuncOp main;
-  mlir::OpBuilder builder, constants; // at the end of the body, and after the constants at its start
+  mlir::OpBuilder builder; // at the end of the body; a constant stands before the first op that reads it
   llvm::StringMap<const onnx::Function *> functions;
   std::vector<Unsupported> refused;
   size_t imported = 0; // nodes, functions' bodies each time they are called

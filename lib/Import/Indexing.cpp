@@ -79,7 +79,8 @@ static void trilu(NodeContext &c) {
 /// Reverses the first lengths[b] elements along the time axis.
 static void reverseSequence(NodeContext &c) {
   Value v = c.in(0), lengths = c.in(1);
-  int64_t rank = c.rank(v), time = c.axis(c.integer("time_axis", 0), rank), batch = c.axis(c.integer("batch_axis", 1), rank);
+  int64_t rank = c.rank(v), time = c.axis(c.integer("time_axis", 0), rank),
+          batch = c.axis(c.integer("batch_axis", 1), rank);
   if (time + batch != 1 || c.rank(lengths) != 1)
     return c.invalid("time_axis and batch_axis must be 0 and 1");
   Value at = indexAlong(c, v, time);

@@ -7,7 +7,8 @@ using namespace mrcc;
 
 namespace {
 
-/// Walks up from a value, through dims of static types and ops on what is known. The limits keep a computation on data from being done here: folding is the work of a pass.
+/// Walks up from a value, through dims of static types and ops on what is known. The limits keep a computation on data
+/// from being done here: folding is the work of a pass.
 class Walk {
 public:
   std::optional<ConstantData> visit(Value v, unsigned depth) {
@@ -90,7 +91,8 @@ std::optional<SmallVector<int64_t>> mrcc::knownIntegers(Value value) {
   }
   if (auto attr = dyn_cast_or_null<DenseIntElementsAttr>(attributeOf(value))) {
     for (const APInt &v : attr.getValues<APInt>())
-      out.push_back(attr.getElementType().isUnsignedInteger() || v.getBitWidth() == 1 ? int64_t(v.getZExtValue()) : v.getSExtValue());
+      out.push_back(attr.getElementType().isUnsignedInteger() || v.getBitWidth() == 1 ? int64_t(v.getZExtValue())
+                                                                                      : v.getSExtValue());
     return out;
   }
   return std::nullopt;

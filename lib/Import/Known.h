@@ -1,5 +1,6 @@
 // Values that can be known while importing although no constant op makes them: small computations on constants and on
-// dims of static types. Exporters compute axes, repeats and conditions that way; the attributes of mrc ops need numbers.
+// dims of static types. Exporters compute axes, repeats and conditions that way; the attributes of mrc ops need
+// numbers.
 #pragma once
 #include "mrcc/IR/Mrc.h"
 

@@ -141,7 +141,8 @@ template <bool toSpace> static void blocks(NodeContext &c) {
   auto part = [&](Dim d) { return d.isKnown() ? Dim(d.value / block) : Dim(c.div(d.tensor, c.constant(block))); };
   for (int64_t axis : {2, 3})
     if (int64_t d = c.dim(v, axis); !ShapedType::isDynamic(d) && d % block)
-      return c.invalid("dimension " + Twine(axis) + " of " + Twine(d) + " is not divisible by blocksize " + Twine(block));
+      return c.invalid("dimension " + Twine(axis) + " of " + Twine(d) + " is not divisible by blocksize " +
+                       Twine(block));
   Value split = c.reshapeTo(v, {n, channels, part(h), block, part(w), block});
   Value moved = c.transpose(split, dcr ? ArrayRef<int64_t>{0, 3, 5, 1, 2, 4} : ArrayRef<int64_t>{0, 1, 3, 5, 2, 4});
   c.result(c.reshapeTo(moved, {n, channels * block * block, part(h), part(w)}));

@@ -144,7 +144,8 @@ Value NodeContext::settle(Operation *op) {
   constexpr int64_t longest = 64;
   Value v = op->getResult(0);
   RankedTensorType t = type(v);
-  bool isList = t.getElementType().isInteger() && t.getRank() <= 1 && t.hasStaticShape() && t.getNumElements() <= longest;
+  bool isList =
+      t.getElementType().isInteger() && t.getRank() <= 1 && t.hasStaticShape() && t.getNumElements() <= longest;
   auto known = isList && !failure ? knownValue(v) : std::nullopt;
   if (!known)
     return v;
@@ -221,8 +222,10 @@ Value NodeContext::shape(ArrayRef<Dim> dims) {
 }
 
 Value NodeContext::range(Dim count) {
-  Value zero = makeScalar(builder, loc, builder.getI64Type(), 0), one = makeScalar(builder, loc, builder.getI64Type(), 1);
-  Value limit = count.isKnown() ? makeScalar(builder, loc, builder.getI64Type(), double(count.value)) : squeeze(count.tensor, 0);
+  Value zero = makeScalar(builder, loc, builder.getI64Type(), 0),
+        one = makeScalar(builder, loc, builder.getI64Type(), 1);
+  Value limit =
+      count.isKnown() ? makeScalar(builder, loc, builder.getI64Type(), double(count.value)) : squeeze(count.tensor, 0);
   return make<RangeOp>(zero, limit, one);
 }
 

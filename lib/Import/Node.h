@@ -1,7 +1,8 @@
 // What an op handler works with: one ONNX node, its operands as mlir values, its attributes, and a builder of mrc ops.
 //
-// Failures stick: the first one is kept, and from then on ops are built without inference, so that handlers are straight
-// code. Handlers look at types through the accessors here, which are safe for the placeholder types of that state.
+// Failures stick: the first one is kept, and from then on ops are built without inference, so that handlers are
+// straight code. Handlers look at types through the accessors here, which are safe for the placeholder types of that
+// state.
 #pragma once
 #include "Onnx.h"
 #include "mrcc/IR/Mrc.h"
@@ -32,7 +33,8 @@ public:
   const mlir::Location loc;
   std::vector<std::string> &notes;
   llvm::SmallVector<mlir::Value> operands; // null where absent
-  llvm::SmallVector<mlir::Value> results;  // what the handler makes; trailing outputs that nobody asked for may be missing
+  llvm::SmallVector<mlir::Value>
+      results; // what the handler makes; trailing outputs that nobody asked for may be missing
 
   //===-- failure ---------------------------------------------------------------------------------------------------//
   struct Failure {
@@ -55,8 +57,8 @@ public:
   //===-- operands --------------------------------------------------------------------------------------------------//
   size_t count() const { return operands.size(); }
   bool given(size_t i) const { return i < operands.size() && operands[i]; }
-  mlir::Value in(size_t i);                // a required operand; fails where it is absent
-  mlir::Value optional(size_t i);          // mrc.none where it is absent
+  mlir::Value in(size_t i);       // a required operand; fails where it is absent
+  mlir::Value optional(size_t i); // mrc.none where it is absent
   bool wants(size_t output) const { return output < node.outputs.size() && !node.outputs[output].empty(); }
   /// The operand's integers, which must be known now.
   std::optional<llvm::SmallVector<int64_t>> constantIntegers(size_t i, llvm::StringRef what);
@@ -94,7 +96,7 @@ public:
   mlir::Value select(mlir::Value condition, mlir::Value a, mlir::Value b) { return make<SelectOp>(condition, a, b); }
   mlir::Value scalar(double value, mlir::Value like) { return makeScalar(builder, loc, element(like), value); }
   mlir::Value constant(llvm::ArrayRef<int64_t> values) { return makeIntegers(builder, loc, values); }
-  mlir::Value cast(mlir::Value v, mlir::Type to); // v itself where it has this element type
+  mlir::Value cast(mlir::Value v, mlir::Type to);                     // v itself where it has this element type
   mlir::Value transpose(mlir::Value v, llvm::ArrayRef<int64_t> perm); // v itself for the identity
   mlir::Value reshape(mlir::Value v, llvm::ArrayRef<int64_t> dims) { return make<ReshapeOp>(v, constant(dims)); }
   mlir::Value reshapeTo(mlir::Value v, llvm::ArrayRef<Dim> dims);
@@ -112,23 +114,23 @@ public:
   Dim product(llvm::ArrayRef<Dim> dims);
   mlir::Value shape(llvm::ArrayRef<Dim> dims); // an i64 tensor of these dims
   mlir::Value fill(mlir::Value shape, mlir::Value value) { return make<FillOp>(shape, value); }
-  mlir::Value range(Dim count);             // 0, 1, ... as i64
+  mlir::Value range(Dim count);                      // 0, 1, ... as i64
   mlir::Value number(Dim value, mlir::Type element); // a tensor that broadcasts: rank 0 or 1
-  mlir::Value swapLast(mlir::Value v);      // the last two dimensions exchanged
+  mlir::Value swapLast(mlir::Value v);               // the last two dimensions exchanged
   /// Channels last and back: [N, C, spatial...] <-> [N, spatial..., C].
   mlir::Value toChannelsLast(mlir::Value v);
   mlir::Value toChannelsFirst(mlir::Value v);
 
   void result(mlir::Value v) { results.push_back(v); }
-  /// Imports the body of a subgraph on these values; its outputs, or nothing after a failure or where something inside is not
-  /// supported, which is noted there: the handler then just returns.
+  /// Imports the body of a subgraph on these values; its outputs, or nothing after a failure or where something inside
+  /// is not supported, which is noted there: the handler then just returns.
   std::function<llvm::SmallVector<mlir::Value>(const onnx::Graph &, llvm::ArrayRef<mlir::Value>)> body;
   /// Infers the result types of an op that make() did not make.
   void infer(mlir::Operation *op);
 
 private:
-  /// The op's result, or a constant in its place where that is a short list of integers which can be known now: shapes, axes
-  /// and the like, on which the shapes of what follows depend.
+  /// The op's result, or a constant in its place where that is a short list of integers which can be known now: shapes,
+  /// axes and the like, on which the shapes of what follows depend.
   mlir::Value settle(mlir::Operation *op);
   mlir::RankedTensorType placeholder() { return mlir::RankedTensorType::get({}, builder.getF32Type()); }
   void fail(ImportError::Kind kind, const llvm::Twine &why) {

@@ -60,7 +60,8 @@ static Value maxIndices(NodeContext &c, Value x, Value pooled, const Window &w) 
   int64_t image = 1;
   for (int64_t d : in)
     image *= d;
-  Value base = c.mul(c.reshapeTo(c.range(c.product({c.dimOf(x, 0), c.dimOf(x, 1)})), {c.dimOf(x, 0), c.dimOf(x, 1)}), double(image));
+  Value base = c.mul(c.reshapeTo(c.range(c.product({c.dimOf(x, 0), c.dimOf(x, 1)})), {c.dimOf(x, 0), c.dimOf(x, 1)}),
+                     double(image));
   base = c.unsqueeze(base, axes);
   for (int64_t d = 0; d < spatial; ++d) {
     SmallVector<int64_t> behind;

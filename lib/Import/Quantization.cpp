@@ -32,7 +32,8 @@ static Value spread(NodeContext &c, Value v, Value x, int64_t axis, int64_t bloc
   Dim length = c.dimOf(x, axis);
   if (length.isKnown() && merged[axis].isKnown() && length.value == merged[axis].value)
     return blocks;
-  return c.make<SliceOp>(blocks, c.constant(0), c.shape(length), c.constant(axis), c.none()); // the last block may be shorter
+  return c.make<SliceOp>(blocks, c.constant(0), c.shape(length), c.constant(axis),
+                         c.none()); // the last block may be shorter
 }
 
 static std::pair<double, double> rangeOf(Type type) {
@@ -85,7 +86,9 @@ static void dequantizeLinear(NodeContext &c) {
 }
 
 Value mrcc::dequantize(NodeContext &c, Value v, Value scale, Value zero, int64_t axis) {
-  auto one = [&](Value p) { return axis >= 0 || c.rank(p) == 0 ? spread(c, p, v, axis, 0) : c.reshape(p, ArrayRef<int64_t>{}); };
+  auto one = [&](Value p) {
+    return axis >= 0 || c.rank(p) == 0 ? spread(c, p, v, axis, 0) : c.reshape(p, ArrayRef<int64_t>{});
+  };
   Value wide = c.cast(v, c.element(scale));
   return c.mul(zero ? c.sub(wide, c.cast(one(zero), c.element(scale))) : wide, one(scale));
 }
@@ -107,7 +110,8 @@ DynamicQuantization mrcc::quantizeDynamically(NodeContext &c, Value x) {
   Value span = c.sub(high, low);
   Value scale = c.div(c.select(c.binary(BinaryKind::eq, span, 0.0), c.scalar(1, x), span), 255.0);
   Type u8 = IntegerType::get(c.builder.getContext(), 8, IntegerType::Unsigned);
-  Value zero = c.binary(BinaryKind::min, c.binary(BinaryKind::max, c.div(c.unary(UnaryKind::neg, low), scale), 0.0), 255.0);
+  Value zero =
+      c.binary(BinaryKind::min, c.binary(BinaryKind::max, c.div(c.unary(UnaryKind::neg, low), scale), 0.0), 255.0);
   zero = c.unary(UnaryKind::round_even, zero);
   return {saturate(c, c.unary(UnaryKind::round_even, c.div(x, scale)), zero, u8), scale, c.cast(zero, u8)};
 }
@@ -140,7 +144,8 @@ static Value convolve(NodeContext &c, Value x, Value weights, Value bias) {
   if (c.rank(x) < 3 || c.rank(weights) != c.rank(x))
     return c.invalid("its data have rank " + Twine(c.rank(x)) + ", its weights " + Twine(c.rank(weights))), x;
   Window w = readWindow(c, c.rank(x) - 2);
-  Value v = c.make<ConvOp>(c.toChannelsLast(x), weights, bias, w.strides, w.dilations, w.pads, c.integer("group", 1), w.autoPad);
+  Value v = c.make<ConvOp>(c.toChannelsLast(x), weights, bias, w.strides, w.dilations, w.pads, c.integer("group", 1),
+                           w.autoPad);
   return c.toChannelsFirst(v);
 }
 
@@ -160,7 +165,9 @@ static void qLinearMatMul(NodeContext &c) {
   int64_t row = std::max<int64_t>(c.rank(a) - 2, 0), column = std::max<int64_t>(c.rank(b) - 1, 0);
   Value sums = c.make<MatMulOp>(centred(c, a, c.in(2), row), centred(c, b, c.in(5), column));
   Type f32 = c.builder.getF32Type();
-  auto scale = [&](Value v, Value x, int64_t axis) { return c.cast(c.rank(v) > 1 ? v : spread(c, v, x, axis, 0), f32); };
+  auto scale = [&](Value v, Value x, int64_t axis) {
+    return c.cast(c.rank(v) > 1 ? v : spread(c, v, x, axis, 0), f32);
+  };
   Value factor = c.div(c.mul(scale(c.in(1), a, row), scale(c.in(4), b, column)), scale(c.in(6), a, row));
   Value zero = c.rank(c.in(7)) > 1 ? c.in(7) : spread(c, c.in(7), a, row, 0);
   c.result(requantize(c, sums, factor, zero, c.element(zero)));
@@ -170,7 +177,8 @@ static void qLinearConv(NodeContext &c) {
   Value x = c.in(0), weights = c.in(3);
   Value sums = convolve(c, centred(c, x, c.in(2), 1), centred(c, weights, c.in(5), 0), c.optional(8));
   auto one = [&](Value v) { return c.rank(v) == 1 && c.dim(v, 0) == 1 ? c.squeeze(v, 0) : v; };
-  Value factor = c.div(c.mul(one(c.in(1)), spread(c, c.in(4), x, 1, 0)), one(c.in(6))); // the weights' scale is by channel
+  Value factor =
+      c.div(c.mul(one(c.in(1)), spread(c, c.in(4), x, 1, 0)), one(c.in(6))); // the weights' scale is by channel
   Value zero = one(c.in(7));
   c.result(requantize(c, sums, factor, zero, c.element(zero)));
 }

@@ -2,11 +2,11 @@
 // nesting (100 messages), everything that its types do not say is checked here or in Tensors.cpp.
 #include "Tensors.h"
 #include MRCC_ONNX_HEADER
+#include "mrcc/Support/Sha256.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
-#include "mrcc/Support/Sha256.h"
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -153,7 +153,8 @@ Error Converter::attribute(::onnx::AttributeProto &proto, Attribute &out, const 
     out.g = std::move(body);
     break;
   }
-  default: out.kind = out.reference.empty() ? Attribute::other : Attribute::none;
+  default:
+    out.kind = out.reference.empty() ? Attribute::other : Attribute::none;
   }
   return Error::success();
 }
@@ -239,7 +240,8 @@ static Error inFile(const std::string &path, Error error) {
   });
 }
 
-static Expected<ModelHandle> convert(::onnx::ModelProto &proto, const std::string &folder, std::shared_ptr<Model> model) {
+static Expected<ModelHandle> convert(::onnx::ModelProto &proto, const std::string &folder,
+                                     std::shared_ptr<Model> model) {
   if (Error error = Converter(folder).model(proto, *model))
     return inFile(model->path, std::move(error));
   if (model->name.empty())
@@ -259,7 +261,8 @@ Expected<ModelHandle> mrcc::readModel(const std::string &path) {
   if (status.getSize() == 0)
     return bad(path + ": the file is empty");
   if (status.getSize() > uint64_t(INT_MAX))
-    return bad(path + ": " + Twine(status.getSize()) + " bytes is above protobuf's limit of 2 GB; keep the weights as external data");
+    return bad(path + ": " + Twine(status.getSize()) +
+               " bytes is above protobuf's limit of 2 GB; keep the weights as external data");
   int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0)
     return system(std::strerror(errno));
@@ -283,7 +286,8 @@ Expected<ModelHandle> mrcc::readModel(const std::string &path) {
   return convert(proto, folder.empty() ? "." : folder, std::move(model));
 }
 
-Expected<ModelHandle> mrcc::readModel(llvm::ArrayRef<uint8_t> bytes, const std::string &folder, const std::string &name) {
+Expected<ModelHandle> mrcc::readModel(llvm::ArrayRef<uint8_t> bytes, const std::string &folder,
+                                      const std::string &name) {
   if (bytes.empty())
     return bad("the model is empty");
   ::onnx::ModelProto proto;

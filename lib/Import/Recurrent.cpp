@@ -1,5 +1,5 @@
-// RNN, GRU and LSTM, unrolled: the inputs' products are one matmul over all steps, each step adds the state's product and
-// applies the gates. The number of steps must be known.
+// RNN, GRU and LSTM, unrolled: the inputs' products are one matmul over all steps, each step adds the state's product
+// and applies the gates. The number of steps must be known.
 #include "Node.h"
 
 using namespace mlir;
@@ -15,7 +15,8 @@ struct Activation {
 class Recurrent {
 public:
   Recurrent(NodeContext &c, int64_t gates, std::vector<std::string> activations)
-      : c(c), gates(gates), defaults(std::move(activations)), inputWeights(c.swapLast(c.in(1))), stateWeights(c.swapLast(c.in(2))) {}
+      : c(c), gates(gates), defaults(std::move(activations)), inputWeights(c.swapLast(c.in(1))),
+        stateWeights(c.swapLast(c.in(2))) {}
   /// Weights that are there as products want them.
   Recurrent(NodeContext &c, Value inputWeights, Value stateWeights)
       : c(c), gates(4), defaults{"Sigmoid", "Tanh", "Tanh"}, inputWeights(inputWeights), stateWeights(stateWeights) {}
@@ -55,7 +56,8 @@ Activation withDefaults(std::string name) {
 }
 
 bool Recurrent::readActivations(int64_t directions) {
-  auto *names = c.attribute("activations"), *alphas = c.attribute("activation_alpha"), *betas = c.attribute("activation_beta");
+  auto *names = c.attribute("activations"), *alphas = c.attribute("activation_alpha"),
+       *betas = c.attribute("activation_beta");
   for (int64_t d = 0; d < directions; ++d)
     for (size_t i = 0; i < defaults.size(); ++i) {
       size_t at = size_t(d) * defaults.size() + i;
@@ -68,7 +70,9 @@ bool Recurrent::readActivations(int64_t directions) {
     }
   perDirection = int64_t(defaults.size());
   for (Activation &a : activations) {
-    static constexpr const char *known[] = {"Relu", "Tanh", "Sigmoid", "Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu", "Softsign", "Softplus"};
+    static constexpr const char *known[] = {
+        "Relu",       "Tanh",        "Sigmoid", "Affine",   "LeakyRelu", "ThresholdedRelu",
+        "ScaledTanh", "HardSigmoid", "Elu",     "Softsign", "Softplus"};
     if (!llvm::is_contained(known, a.name))
       return c.unsupported("activation " + a.name), false;
   }
@@ -157,16 +161,18 @@ void Recurrent::direction(int64_t d, bool backward, Value x) {
     in = c.add(in, c.add(own, state));
   }
   auto initial = [&](Value given) {
-    return given ? ofDirection(given, d) : c.fill(c.shape({c.dimOf(x, 1), hidden}), makeScalar(c.builder, c.loc, type, 0));
+    return given ? ofDirection(given, d)
+                 : c.fill(c.shape({c.dimOf(x, 1), hidden}), makeScalar(c.builder, c.loc, type, 0));
   };
   State s{initial(initialH), gates == 4 ? initial(initialC) : nullptr};
   SmallVector<Value> ys(static_cast<size_t>(steps));
   for (int64_t i = 0; i < steps && c; ++i) {
     int64_t t = backward ? steps - 1 - i : i;
     Value at = c.squeeze(c.slice(in, 0, t, t + 1), 0);
-    State next = gates == 4   ? lstm(at, s, r, d)
-                 : gates == 3 ? gru(at, s, r, recurrentBias, d)
-                              : State{apply(activations[size_t(d)], clipped(c.add(at, c.make<MatMulOp>(s.h, r)))), nullptr};
+    State next = gates == 4 ? lstm(at, s, r, d)
+                 : gates == 3
+                     ? gru(at, s, r, recurrentBias, d)
+                     : State{apply(activations[size_t(d)], clipped(c.add(at, c.make<MatMulOp>(s.h, r)))), nullptr};
     Value y = next.h;
     if (lengths) { // past the end of a sequence the state stays and the output is 0
       Value valid = c.unsqueeze(c.binary(BinaryKind::gt, lengths, double(t)), 1);
@@ -191,7 +197,8 @@ void Recurrent::run() {
   bool batchFirst = c.integer("layout", 0);
   std::string way = c.text("direction", "forward");
   int64_t directions = way == "bidirectional" ? 2 : 1;
-  if (c.rank(x) != 3 || c.rank(inputWeights) != 3 || c.rank(stateWeights) != 3 || (way != "forward" && way != "reverse" && directions == 1))
+  if (c.rank(x) != 3 || c.rank(inputWeights) != 3 || c.rank(stateWeights) != 3 ||
+      (way != "forward" && way != "reverse" && directions == 1))
     return c.invalid("data of rank " + Twine(c.rank(x)) + ", direction '" + way + "'");
   hidden = c.integer("hidden_size", c.dim(stateWeights, 1));
   if (ShapedType::isDynamic(hidden) || hidden < 1 || hidden > 1 << 20 || c.dim(inputWeights, 0) != directions)

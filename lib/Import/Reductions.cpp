@@ -24,7 +24,8 @@ template <ReduceKind kind> static void reduce(NodeContext &c) {
 template <bool isMax> static void argReduce(NodeContext &c) {
   Value v = c.in(0);
   int64_t axis = c.axis(c.integer("axis", 0), c.rank(v));
-  c.result(c.make<ArgReduceOp>(v, axis, isMax, bool(c.integer("keepdims", 1)), bool(c.integer("select_last_index", 0))));
+  c.result(
+      c.make<ArgReduceOp>(v, axis, isMax, bool(c.integer("keepdims", 1)), bool(c.integer("select_last_index", 0))));
 }
 
 template <bool product> static void cumulative(NodeContext &c) {
@@ -32,7 +33,8 @@ template <bool product> static void cumulative(NodeContext &c) {
   auto axis = c.constantIntegers(1, "axis");
   if (!axis || axis->size() != 1)
     return c.invalid("axis is not one number");
-  c.result(c.make<CumulativeOp>(v, c.axis((*axis)[0], c.rank(v)), product, bool(c.integer("exclusive", 0)), bool(c.integer("reverse", 0))));
+  c.result(c.make<CumulativeOp>(v, c.axis((*axis)[0], c.rank(v)), product, bool(c.integer("exclusive", 0)),
+                                bool(c.integer("reverse", 0))));
 }
 
 /// Before opset 13 these work on the tensor flattened at `axis`. `along` works along one axis.

@@ -18,7 +18,8 @@ static Value present(NodeContext &c, size_t i) {
   return c.given(i) && !(c.rank(c.in(i)) == 1 && c.dim(c.in(i), 0) == 0) ? c.in(i) : nullptr;
 }
 
-static void emit(NodeContext &c, Value x, Value roi, Value scales, Value sizes, SmallVector<int64_t> axes, const Settings &s) {
+static void emit(NodeContext &c, Value x, Value roi, Value scales, Value sizes, SmallVector<int64_t> axes,
+                 const Settings &s) {
   // Dimensions whose scale is 1 keep their values (unless a region is cut out): leave them alone.
   if (auto factors = scales && !roi ? getFloats(scales) : std::nullopt; factors && factors->size() == axes.size()) {
     SmallVector<int64_t> kept;
@@ -36,8 +37,9 @@ static void emit(NodeContext &c, Value x, Value roi, Value scales, Value sizes, 
     axes = kept;
   }
   auto optional = [&](Value v) { return v ? v : c.none(); };
-  c.result(c.make<ResizeOp>(x, optional(roi), optional(scales), optional(sizes), s.mode, s.coordinate, s.nearest, axes, s.antialias,
-                            s.aspect, llvm::APFloat(s.cubic), s.excludeOutside, llvm::APFloat(s.extrapolation)));
+  c.result(c.make<ResizeOp>(x, optional(roi), optional(scales), optional(sizes), s.mode, s.coordinate, s.nearest, axes,
+                            s.antialias, s.aspect, llvm::APFloat(s.cubic), s.excludeOutside,
+                            llvm::APFloat(s.extrapolation)));
 }
 
 static SmallVector<int64_t> resizedAxes(NodeContext &c, Value x) {

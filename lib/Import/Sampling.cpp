@@ -44,7 +44,8 @@ Value mrcc::interpolate(NodeContext &c, Value image, ArrayRef<SmallVector<Tap>> 
 SmallVector<Tap> mrcc::linearTaps(NodeContext &c, Value at, Value length) {
   Value low = floorOf(c, at), fraction = c.sub(at, low), last = c.sub(length, 1.0);
   auto tap = [&](Value place, Value weight) { // nothing outside
-    Value inside = c.binary(BinaryKind::logical_and, c.binary(BinaryKind::ge, place, 0.0), c.binary(BinaryKind::le, place, last));
+    Value inside =
+        c.binary(BinaryKind::logical_and, c.binary(BinaryKind::ge, place, 0.0), c.binary(BinaryKind::le, place, last));
     return Tap{clamp(c, place, 0, last), c.select(inside, weight, c.scalar(0, weight))};
   };
   return {tap(low, c.sub(1.0, fraction)), tap(c.add(low, 1.0), fraction)};
@@ -117,7 +118,8 @@ struct Grid {
 static void gridSample(NodeContext &c) {
   Value x = c.in(0), grid = c.in(1);
   int64_t spatial = c.rank(x) - 2;
-  Grid g{c, c.text("mode", c.opset < 20 ? "bilinear" : "linear"), c.text("padding_mode", "zeros"), c.integer("align_corners", 0) != 0};
+  Grid g{c, c.text("mode", c.opset < 20 ? "bilinear" : "linear"), c.text("padding_mode", "zeros"),
+         c.integer("align_corners", 0) != 0};
   if (g.mode == "bilinear" || g.mode == "bicubic")
     g.mode = g.mode.substr(2) == "cubic" ? "cubic" : "linear";
   if (spatial < 1 || spatial > 3 || c.rank(grid) != spatial + 2)
@@ -172,13 +174,16 @@ static void affineGrid(NodeContext &c) {
 
 static void roiAlign(NodeContext &c) {
   Value x = c.in(0), rois = c.in(1), batch = c.in(2);
-  int64_t height = c.integer("output_height", 1), width = c.integer("output_width", 1), samples = c.integer("sampling_ratio", 0);
+  int64_t height = c.integer("output_height", 1), width = c.integer("output_width", 1),
+          samples = c.integer("sampling_ratio", 0);
   std::string mode = c.text("mode", "avg");
-  bool half = c.text("coordinate_transformation_mode", c.opset < 16 ? "output_half_pixel" : "half_pixel") == "half_pixel";
+  bool half =
+      c.text("coordinate_transformation_mode", c.opset < 16 ? "output_half_pixel" : "half_pixel") == "half_pixel";
   if (samples < 1)
     return c.unsupported("sampling_ratio 0: the number of samples depends on the regions");
   if (c.rank(x) != 4 || height < 1 || width < 1 || (mode != "avg" && mode != "max"))
-    return c.invalid("rank " + Twine(c.rank(x)) + ", output " + Twine(height) + "x" + Twine(width) + ", mode '" + mode + "'");
+    return c.invalid("rank " + Twine(c.rank(x)) + ", output " + Twine(height) + "x" + Twine(width) + ", mode '" + mode +
+                     "'");
   Type type = c.element(rois);
   double scale = c.real("spatial_scale", 1);
   auto edge = [&](int64_t i) { // [R, 1]
@@ -191,9 +196,10 @@ static void roiAlign(NodeContext &c) {
       extent = c.binary(BinaryKind::max, extent, 1.0);
     Value step = c.div(extent, double(bins)), length = c.number(c.dimOf(x, axis), type), last = c.sub(length, 1.0);
     Value offsets = c.div(c.add(c.cast(c.range(bins * samples), type), 0.5), double(samples)); // in bins
-    Value at = c.add(start, c.mul(step, offsets));                                            // [R, bins * samples]
+    Value at = c.add(start, c.mul(step, offsets));                                             // [R, bins * samples]
     at = c.unsqueeze(at, axis == 2 ? 2 : 1);
-    Value within = c.binary(BinaryKind::logical_and, c.binary(BinaryKind::ge, at, -1.0), c.binary(BinaryKind::le, at, length));
+    Value within =
+        c.binary(BinaryKind::logical_and, c.binary(BinaryKind::ge, at, -1.0), c.binary(BinaryKind::le, at, length));
     inside = inside ? c.binary(BinaryKind::logical_and, inside, within) : within;
     Value held = clamp(c, at, 0, last), low = floorOf(c, held), fraction = c.sub(held, low);
     Value high = c.binary(BinaryKind::min, c.add(low, 1.0), last);
@@ -224,7 +230,8 @@ static void deformConv(NodeContext &c) {
     return c.unsupported("data of rank " + Twine(c.rank(x)));
   Window w = readWindow(c, 2);
   int64_t outputs = c.dim(weights, 0), inputs = c.dim(weights, 1), kh = c.dim(weights, 2), kw = c.dim(weights, 3);
-  if (!c || llvm::is_contained({outputs, inputs, kh, kw}, ShapedType::kDynamic) || group < 1 || parts < 1 || (inputs * group) % parts || outputs % group)
+  if (!c || llvm::is_contained({outputs, inputs, kh, kw}, ShapedType::kDynamic) || group < 1 || parts < 1 ||
+      (inputs * group) % parts || outputs % group)
     return c.invalid("its weights, group or offset_group do not fit");
   int64_t taps = kh * kw, channels = inputs * group, each = channels / parts;
   Dim n = c.dimOf(x, 0), h = c.dimOf(x, 2), v = c.dimOf(x, 3), oh = c.dimOf(offset, 2), ow = c.dimOf(offset, 3);
@@ -244,7 +251,8 @@ static void deformConv(NodeContext &c) {
     Value own = c.squeeze(c.slice(moved, 2, d, d + 1), 2);
     return c.add(own, c.add(shift, base));
   };
-  Value pixels = interpolate(c, image, {linearTaps(c, places(0), c.number(h, type)), linearTaps(c, places(1), c.number(v, type))}, 1);
+  Value pixels = interpolate(
+      c, image, {linearTaps(c, places(0), c.number(h, type)), linearTaps(c, places(1), c.number(v, type))}, 1);
   if (c.given(4)) // [N parts, taps, oh, ow, each]
     pixels = c.mul(pixels, c.unsqueeze(c.reshapeTo(c.in(4), {c.product({n, parts}), taps, oh, ow}), 4));
   Value split = c.reshapeTo(pixels, {n, parts, taps, oh, ow, each});
@@ -290,9 +298,10 @@ static void col2Im(NodeContext &c) {
     kernel[size_t(i * taps + i % taps)] = 1;
   std::vector<uint8_t> bytes(kernel.size() * 4);
   std::memcpy(bytes.data(), kernel.data(), bytes.size());
-  Value weights = makeConstant(c.builder, c.loc, makeConstantAttr(RankedTensorType::get(kernelDims, c.builder.getF32Type()), std::move(bytes)));
-  Value y = c.make<ConvTransposeOp>(c.toChannelsLast(c.reshapeTo(x, dims)), c.cast(weights, c.element(x)), c.none(), w.strides, w.dilations,
-                                    w.pads, extra, channels, DenseI64ArrayAttr(), "explicit");
+  Value weights = makeConstant(
+      c.builder, c.loc, makeConstantAttr(RankedTensorType::get(kernelDims, c.builder.getF32Type()), std::move(bytes)));
+  Value y = c.make<ConvTransposeOp>(c.toChannelsLast(c.reshapeTo(x, dims)), c.cast(weights, c.element(x)), c.none(),
+                                    w.strides, w.dilations, w.pads, extra, channels, DenseI64ArrayAttr(), "explicit");
   c.result(c.toChannelsFirst(y));
 }
 

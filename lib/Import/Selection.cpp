@@ -43,7 +43,8 @@ static Value determinant(NodeContext &c, Value m, int64_t row, ArrayRef<int64_t>
   int64_t rank = c.rank(m);
   Value sum;
   for (size_t i = 0; i < columns.size(); ++i) {
-    Value element = c.squeeze(c.slice(c.slice(m, rank - 2, row, row + 1), rank - 1, columns[i], columns[i] + 1), {rank - 2, rank - 1});
+    Value element = c.squeeze(c.slice(c.slice(m, rank - 2, row, row + 1), rank - 1, columns[i], columns[i] + 1),
+                              {rank - 2, rank - 1});
     if (columns.size() > 1) {
       SmallVector<int64_t> rest(columns);
       rest.erase(rest.begin() + i);
@@ -70,7 +71,8 @@ static void det(NodeContext &c) {
 static void swiGlu(NodeContext &c) {
   Value gate = c.in(0);
   double alpha = c.real("alpha", 1);
-  Value active = alpha == 1 ? c.unary(UnaryKind::silu, gate) : c.mul(gate, c.unary(UnaryKind::sigmoid, c.mul(gate, alpha)));
+  Value active =
+      alpha == 1 ? c.unary(UnaryKind::silu, gate) : c.mul(gate, c.unary(UnaryKind::sigmoid, c.mul(gate, alpha)));
   c.result(c.mul(active, c.in(1)));
 }
 

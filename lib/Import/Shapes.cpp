@@ -15,7 +15,8 @@ static Value fromTensor(NodeContext &c, const onnx::Tensor &tensor) {
 
 static Value floats(NodeContext &c, ArrayRef<float> values) {
   auto type = RankedTensorType::get({int64_t(values.size())}, c.builder.getF32Type());
-  return makeConstant(c.builder, c.loc, makeConstantAttr(type, {reinterpret_cast<const uint8_t *>(values.data()), values.size() * 4}));
+  return makeConstant(c.builder, c.loc,
+                      makeConstantAttr(type, {reinterpret_cast<const uint8_t *>(values.data()), values.size() * 4}));
 }
 
 static void constant(NodeContext &c) {
@@ -24,9 +25,13 @@ static void constant(NodeContext &c) {
   if (auto *a = c.attribute("sparse_value"); a && a->t)
     return c.result(fromTensor(c, *a->t));
   if (c.has("value_float"))
-    return c.result(makeConstant(c.builder, c.loc, DenseElementsAttr::get(RankedTensorType::get({}, c.builder.getF32Type()), c.real("value_float", 0))));
+    return c.result(makeConstant(
+        c.builder, c.loc,
+        DenseElementsAttr::get(RankedTensorType::get({}, c.builder.getF32Type()), c.real("value_float", 0))));
   if (c.has("value_int"))
-    return c.result(makeConstant(c.builder, c.loc, DenseElementsAttr::get(RankedTensorType::get({}, c.builder.getI64Type()), c.integer("value_int", 0))));
+    return c.result(makeConstant(
+        c.builder, c.loc,
+        DenseElementsAttr::get(RankedTensorType::get({}, c.builder.getI64Type()), c.integer("value_int", 0))));
   if (auto *a = c.attribute("value_floats"))
     return c.result(floats(c, a->floats));
   if (auto list = c.integers("value_ints"))

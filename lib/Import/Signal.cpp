@@ -1,5 +1,5 @@
-// Fourier transforms as products with a matrix of cosines and sines (made by the program from integers, so it folds where
-// the length is known), and window functions.
+// Fourier transforms as products with a matrix of cosines and sines (made by the program from integers, so it folds
+// where the length is known), and window functions.
 #include "Node.h"
 #include "mrcc/Fold/Math.h"
 #include <cmath>
@@ -13,7 +13,8 @@ struct Complex {
 };
 } // namespace
 
-/// cos and sin of 2 pi m k / length for m < rows, k < columns. m k is reduced modulo the length first: angles stay small.
+/// cos and sin of 2 pi m k / length for m < rows, k < columns. m k is reduced modulo the length first: angles stay
+/// small.
 static Complex twiddles(NodeContext &c, Dim rows, Dim columns, Dim length, Type type) {
   Type f64 = c.builder.getF64Type();
   Value product = c.mul(c.unsqueeze(c.range(rows), 1), c.unsqueeze(c.range(columns), 0));
@@ -72,8 +73,11 @@ static Value fourier(NodeContext &c, Value v, int64_t axis, std::optional<Dim> l
     return imaginary ? c.concat({y, c.unsqueeze(c.transpose(imaginary, perm), rank - 1)}, rank - 1) : y;
   };
   Dim given = c.dimOf(v, axis);
-  if (inverse && oneSided) { // half a spectrum -> real numbers: all bins but the first (and an even length's last) count twice
-    Dim n = length ? *length : given.isKnown() ? Dim(2 * (given.value - 1)) : Dim(c.mul(c.sub(given.tensor, c.constant(1)), c.constant(2)));
+  if (inverse &&
+      oneSided) { // half a spectrum -> real numbers: all bins but the first (and an even length's last) count twice
+    Dim n = length            ? *length
+            : given.isKnown() ? Dim(2 * (given.value - 1))
+                              : Dim(c.mul(c.sub(given.tensor, c.constant(1)), c.constant(2)));
     Dim bins = half(c, n);
     Value at = c.range(bins), twice = c.mul(at, c.constant(2));
     Value once = c.binary(BinaryKind::logical_or, c.binary(BinaryKind::eq, at, 0.0),

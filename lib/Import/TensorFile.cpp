@@ -22,9 +22,8 @@ llvm::Expected<TensorData> mrcc::readTensorProto(const std::string &path) {
   int32_t type = proto.data_type();
   auto tensor = readTensor(proto, files);
   if (!tensor)
-    return llvm::handleErrors(tensor.takeError(), [&](const ImportError &e) {
-      return importError(e.kind, path + ": " + e.message);
-    });
+    return llvm::handleErrors(tensor.takeError(),
+                              [&](const ImportError &e) { return importError(e.kind, path + ": " + e.message); });
   if (tensor->type == DType::none)
     return importError(ImportError::unsupported, path + ": tensors of " + typeName(type) + " are not supported");
   return TensorData{tensor->type, tensor->dims, tensor->bytes.vec()};

@@ -19,26 +19,46 @@ static llvm::Error bad(const Twine &message) { return importError(ImportError::i
 
 DType mrcc::onnx::toDType(int32_t type) {
   switch (type) {
-  case Proto::FLOAT: return DType::f32;
-  case Proto::DOUBLE: return DType::f64;
-  case Proto::FLOAT16: return DType::f16;
-  case Proto::BFLOAT16: return DType::bf16;
-  case Proto::INT8: return DType::i8;
-  case Proto::INT16: return DType::i16;
-  case Proto::INT32: return DType::i32;
-  case Proto::INT64: return DType::i64;
-  case Proto::UINT8: return DType::u8;
-  case Proto::UINT16: return DType::u16;
-  case Proto::UINT32: return DType::u32;
-  case Proto::UINT64: return DType::u64;
-  case Proto::BOOL: return DType::boolean;
-  case Proto::FLOAT8E4M3FN: return DType::f8e4m3fn;
-  case Proto::FLOAT8E4M3FNUZ: return DType::f8e4m3fnuz;
-  case Proto::FLOAT8E5M2: return DType::f8e5m2;
-  case Proto::FLOAT8E5M2FNUZ: return DType::f8e5m2fnuz;
-  case Proto::INT4: return DType::i4;
-  case Proto::UINT4: return DType::u4;
-  default: return DType::none;
+  case Proto::FLOAT:
+    return DType::f32;
+  case Proto::DOUBLE:
+    return DType::f64;
+  case Proto::FLOAT16:
+    return DType::f16;
+  case Proto::BFLOAT16:
+    return DType::bf16;
+  case Proto::INT8:
+    return DType::i8;
+  case Proto::INT16:
+    return DType::i16;
+  case Proto::INT32:
+    return DType::i32;
+  case Proto::INT64:
+    return DType::i64;
+  case Proto::UINT8:
+    return DType::u8;
+  case Proto::UINT16:
+    return DType::u16;
+  case Proto::UINT32:
+    return DType::u32;
+  case Proto::UINT64:
+    return DType::u64;
+  case Proto::BOOL:
+    return DType::boolean;
+  case Proto::FLOAT8E4M3FN:
+    return DType::f8e4m3fn;
+  case Proto::FLOAT8E4M3FNUZ:
+    return DType::f8e4m3fnuz;
+  case Proto::FLOAT8E5M2:
+    return DType::f8e5m2;
+  case Proto::FLOAT8E5M2FNUZ:
+    return DType::f8e5m2fnuz;
+  case Proto::INT4:
+    return DType::i4;
+  case Proto::UINT4:
+    return DType::u4;
+  default:
+    return DType::none;
   }
 }
 
@@ -148,14 +168,25 @@ template <typename T, typename Field> static std::vector<uint8_t> narrow(const F
 /// Which of the typed fields holds a type, and its elements' width there, is fixed by the standard.
 static std::vector<uint8_t> typedBytes(const Proto &proto, DType type) {
   switch (type) {
-  case DType::f32: return narrow<float>(proto.float_data());
-  case DType::f64: return narrow<double>(proto.double_data());
-  case DType::i64: return narrow<int64_t>(proto.int64_data());
-  case DType::u64: return narrow<uint64_t>(proto.uint64_data());
-  case DType::u32: return narrow<uint32_t>(proto.uint64_data());
-  case DType::i32: return narrow<int32_t>(proto.int32_data());
-  case DType::f16: case DType::bf16: case DType::i16: case DType::u16: return narrow<uint16_t>(proto.int32_data());
-  default: return narrow<uint8_t>(proto.int32_data()); // 8 bits; 4 bits lie two in an element
+  case DType::f32:
+    return narrow<float>(proto.float_data());
+  case DType::f64:
+    return narrow<double>(proto.double_data());
+  case DType::i64:
+    return narrow<int64_t>(proto.int64_data());
+  case DType::u64:
+    return narrow<uint64_t>(proto.uint64_data());
+  case DType::u32:
+    return narrow<uint32_t>(proto.uint64_data());
+  case DType::i32:
+    return narrow<int32_t>(proto.int32_data());
+  case DType::f16:
+  case DType::bf16:
+  case DType::i16:
+  case DType::u16:
+    return narrow<uint16_t>(proto.int32_data());
+  default:
+    return narrow<uint8_t>(proto.int32_data()); // 8 bits; 4 bits lie two in an element
   }
 }
 

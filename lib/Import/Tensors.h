@@ -1,5 +1,5 @@
-// TensorProto -> onnx::Tensor: the bytes wherever they are stored (typed fields, raw_data, an external file, sparse), with
-// every length checked before anything is allocated.
+// TensorProto -> onnx::Tensor: the bytes wherever they are stored (typed fields, raw_data, an external file, sparse),
+// with every length checked before anything is allocated.
 #pragma once
 #include "Checks.h"
 

@@ -1,9 +1,9 @@
 // What the importer refuses, and how it says so; binds, external data, damaged bytes. Models are built as messages.
 #include MRCC_ONNX_HEADER
+#include "mrcc/Import/Import.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mrcc/IR/Mrc.h"
-#include "mrcc/Import/Import.h"
 #include "mrcc/Support/Sha256.h"
 #include <cstring>
 #include <doctest/doctest.h>
@@ -41,7 +41,8 @@ static NodeProto &addNode(GraphProto &graph, const std::string &op, std::vector<
   return node;
 }
 
-static TensorProto &addInitializer(GraphProto &graph, const std::string &name, std::vector<int64_t> dims, std::vector<float> values) {
+static TensorProto &addInitializer(GraphProto &graph, const std::string &name, std::vector<int64_t> dims,
+                                   std::vector<float> values) {
   TensorProto &tensor = *graph.add_initializer();
   tensor.set_name(name);
   tensor.set_data_type(TensorProto::FLOAT);
@@ -114,7 +115,8 @@ TEST_CASE("SHA-256 of the standard's examples, both ways") {
     CHECK(hash("abc", 1, portable) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     CHECK(hash("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 7, portable) ==
           "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
-    CHECK(hash(std::string(1000000, 'a'), 999, portable) == "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+    CHECK(hash(std::string(1000000, 'a'), 999, portable) ==
+          "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
   }
 }
 
@@ -146,7 +148,8 @@ TEST_CASE("broken models say what is wrong") {
   const std::vector<Case> cases{
       {"it has no graph", [](ModelProto &m) { m.clear_graph(); }},
       {"imports no opset; the file is cut", [](ModelProto &m) { m.clear_opset_import(); }},
-      {"uses opset 99, the newest that is known here is", [](ModelProto &m) { m.mutable_opset_import(0)->set_version(99); }, ImportError::unsupported},
+      {"uses opset 99, the newest that is known here is",
+       [](ModelProto &m) { m.mutable_opset_import(0)->set_version(99); }, ImportError::unsupported},
       {"domain '' is imported with opset 17 and with 18", [](ModelProto &m) { m.add_opset_import()->set_version(18); }},
       {"the graph has no outputs", [](ModelProto &m) { m.mutable_graph()->clear_output(); }},
       {"output 'z' is made by no node", [](ModelProto &m) { m.mutable_graph()->mutable_output(0)->set_name("z"); }},
@@ -159,53 +162,74 @@ TEST_CASE("broken models say what is wrong") {
          addNode(*m.mutable_graph(), "Exp", {"b"}, {"a"});
          addNode(*m.mutable_graph(), "Exp", {"a"}, {"b"});
        }},
-      {"value 'w' of node 'Add_0' has the name of an input", [&](ModelProto &m) {
+      {"value 'w' of node 'Add_0' has the name of an input",
+       [&](ModelProto &m) {
          node(m).set_input(1, "x");
          node(m).set_output(0, "w");
          m.mutable_graph()->mutable_output(0)->set_name("w");
        }},
       {"input 'x' is there twice", [](ModelProto &m) { *m.mutable_graph()->add_input() = m.graph().input(0); }},
-      {"initialiser 'w' is there twice", [](ModelProto &m) { *m.mutable_graph()->add_initializer() = m.graph().initializer(0); }},
-      {"input 'x' is a tensor of string", [](ModelProto &m) { fill(*m.mutable_graph()->mutable_input(0), "x", TensorProto::STRING, {2}); }, ImportError::unsupported},
-      {"input 'x' is not a tensor", [](ModelProto &m) { m.mutable_graph()->mutable_input(0)->mutable_type()->mutable_sequence_type(); }, ImportError::unsupported},
-      {"input 'x' has no shape in the model", [](ModelProto &m) { m.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->clear_shape(); }},
-      {"is too large", [](ModelProto &m) { fill(*m.mutable_graph()->mutable_input(0), "x", TensorProto::FLOAT, {int64_t(1) << 40, int64_t(1) << 40}); }},
-      {"tensor 'w' holds 20 bytes, 2x3 of float needs 24", [&](ModelProto &m) { weights(m).mutable_float_data()->RemoveLast(); }},
+      {"initialiser 'w' is there twice",
+       [](ModelProto &m) { *m.mutable_graph()->add_initializer() = m.graph().initializer(0); }},
+      {"input 'x' is a tensor of string",
+       [](ModelProto &m) { fill(*m.mutable_graph()->mutable_input(0), "x", TensorProto::STRING, {2}); },
+       ImportError::unsupported},
+      {"input 'x' is not a tensor",
+       [](ModelProto &m) { m.mutable_graph()->mutable_input(0)->mutable_type()->mutable_sequence_type(); },
+       ImportError::unsupported},
+      {"input 'x' has no shape in the model",
+       [](ModelProto &m) {
+         m.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->clear_shape();
+       }},
+      {"is too large",
+       [](ModelProto &m) {
+         fill(*m.mutable_graph()->mutable_input(0), "x", TensorProto::FLOAT, {int64_t(1) << 40, int64_t(1) << 40});
+       }},
+      {"tensor 'w' holds 20 bytes, 2x3 of float needs 24",
+       [&](ModelProto &m) { weights(m).mutable_float_data()->RemoveLast(); }},
       {"tensor 'w' holds 7 bytes, 2x3 of float needs 24", [&](ModelProto &m) { weights(m).set_raw_data("1234567"); }},
       {"tensor 'w' has impossible dims -2x3", [&](ModelProto &m) { weights(m).set_dims(0, -2); }},
-      {"tensor 'w' has impossible dims", [&](ModelProto &m) {
+      {"tensor 'w' has impossible dims",
+       [&](ModelProto &m) {
          weights(m).set_dims(0, int64_t(1) << 62);
          weights(m).set_dims(1, 8);
        }},
-      {"has 100 dimensions, more than", [&](ModelProto &m) {
+      {"has 100 dimensions, more than",
+       [&](ModelProto &m) {
          for (int i = 2; i < 100; ++i)
            weights(m).add_dims(1);
        }},
-      {"2x3 and 2x4", [&](ModelProto &m) {
+      {"2x3 and 2x4",
+       [&](ModelProto &m) {
          weights(m).set_dims(1, 4);
          weights(m).add_float_data(7);
          weights(m).add_float_data(8);
        }},
-      {"attribute 'axis' is not an integer", [](ModelProto &m) {
+      {"attribute 'axis' is not an integer",
+       [](ModelProto &m) {
          NodeProto &n = addNode(*m.mutable_graph(), "Gather", {"x", "x"}, {"z"});
          setInts(n, "axis", {1});
          m.mutable_graph()->mutable_output(0)->set_name("z");
        }},
-      {"axis 5 is outside a tensor of rank 2", [](ModelProto &m) {
+      {"axis 5 is outside a tensor of rank 2",
+       [](ModelProto &m) {
          NodeProto &n = addNode(*m.mutable_graph(), "ReduceMax", {"y"}, {"z"});
          setInts(n, "axes", {5});
          m.mutable_graph()->mutable_output(0)->set_name("z");
        }},
-      {"perm is not a permutation of 2 dimensions", [](ModelProto &m) {
+      {"perm is not a permutation of 2 dimensions",
+       [](ModelProto &m) {
          NodeProto &n = addNode(*m.mutable_graph(), "Transpose", {"y"}, {"z"});
          setInts(n, "perm", {0, 0});
          m.mutable_graph()->mutable_output(0)->set_name("z");
        }},
-      {"its data have rank 2, at least 3 is needed", [](ModelProto &m) {
+      {"its data have rank 2, at least 3 is needed",
+       [](ModelProto &m) {
          addNode(*m.mutable_graph(), "Conv", {"y", "w"}, {"z"});
          m.mutable_graph()->mutable_output(0)->set_name("z");
        }},
-      {"nested deeper than", [](ModelProto &m) { // a function that calls itself
+      {"nested deeper than",
+       [](ModelProto &m) { // a function that calls itself
          auto &f = *m.add_functions();
          f.set_domain("my");
          f.set_name("F");
@@ -219,7 +243,8 @@ TEST_CASE("broken models say what is wrong") {
          }
          m.mutable_graph()->mutable_output(0)->set_name("z");
        }},
-      {"more than 1048576 nodes", [](ModelProto &m) { // functions that call the next one twice, 40 deep
+      {"more than 1048576 nodes",
+       [](ModelProto &m) { // functions that call the next one twice, 40 deep
          for (int i = 0; i < 40; ++i) {
            auto &f = *m.add_functions();
            f.set_domain("my");
@@ -237,7 +262,8 @@ TEST_CASE("broken models say what is wrong") {
          NodeProto &n = addNode(*m.mutable_graph(), "F0", {"x"}, {"z"});
          n.set_domain("my");
          m.mutable_graph()->mutable_output(0)->set_name("z");
-       }, ImportError::unsupported},
+       },
+       ImportError::unsupported},
   };
   for (const Case &c : cases) {
     ModelProto model = goodModel();
@@ -294,7 +320,8 @@ TEST_CASE("binds make constants of inputs") {
   TensorData value{DType::f32, {2, 3}, std::vector<uint8_t>(24)};
   ImportOptions options;
   options.binds["x"] = value;
-  Outcome outcome = importBytes(bytes, options, ".", [](mlir::ModuleOp module) { CHECK(modelInfo(module).inputs.empty()); });
+  Outcome outcome =
+      importBytes(bytes, options, ".", [](mlir::ModuleOp module) { CHECK(modelInfo(module).inputs.empty()); });
   CHECK(outcome.error == "");
   options.binds["x"].dims = {3, 2};
   CHECK(contains(importBytes(bytes, options).error, "input 'x' has dims 2x3, the value given for it 3x2"));
@@ -340,7 +367,8 @@ TEST_CASE("sparse initialisers arrive dense") {
 }
 
 TEST_CASE("external data") {
-  fs::path folder = fs::temp_directory_path() / ("mrcc-import-\xd1\x84 \xe3\x81\x8b-" + std::to_string(std::random_device()()));
+  fs::path folder =
+      fs::temp_directory_path() / ("mrcc-import-\xd1\x84 \xe3\x81\x8b-" + std::to_string(std::random_device()()));
   fs::create_directories(folder / "sub");
   std::vector<float> values{0, 1, 2, 3, 4, 5, 6};
   std::ofstream(folder / "sub" / "w.bin", std::ios::binary).write(reinterpret_cast<char *>(values.data()), 28);
@@ -351,7 +379,8 @@ TEST_CASE("external data") {
     TensorProto &w = *model.mutable_graph()->mutable_initializer(0);
     w.clear_float_data();
     w.set_data_location(TensorProto::EXTERNAL);
-    for (auto &[key, value] : {std::pair<std::string, std::string>{"location", location}, {"offset", offset}, {"length", length}})
+    for (auto &[key, value] :
+         {std::pair<std::string, std::string>{"location", location}, {"offset", offset}, {"length", length}})
       if (!value.empty()) {
         auto &entry = *w.add_external_data();
         entry.set_key(key);
@@ -373,7 +402,8 @@ TEST_CASE("external data") {
   CHECK(run("sub/w.bin", "4", "24") == "first is 1");
   CHECK(run("sub/w.bin", "", "") == "first is 0");
   CHECK(run("link.bin", "4", "") == "first is 1");
-  CHECK(contains(run("sub/w.bin", "8", "24"), "tensor 'w': bytes 8 to 32 lie outside the external data file 'sub/w.bin' of 28 bytes"));
+  CHECK(contains(run("sub/w.bin", "8", "24"),
+                 "tensor 'w': bytes 8 to 32 lie outside the external data file 'sub/w.bin' of 28 bytes"));
   CHECK(contains(run("sub/w.bin", "18446744073709551600", ""), "lie outside"));
   CHECK(contains(run("sub/w.bin", "0", "20"), "external data length is 20 bytes, 2x3 of float needs 24"));
   CHECK(contains(run("sub/w.bin", "x", ""), "external data offset 'x' is not a number"));

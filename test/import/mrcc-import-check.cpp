@@ -37,7 +37,8 @@ static double elementAt(DType type, const uint8_t *bytes, size_t i, MLIRContext 
     v.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lost);
     return v.convertToDouble();
   }
-  return cast<IntegerType>(element).isUnsigned() ? double(bits) : double(int64_t(bits << (64 - width * 8)) >> (64 - width * 8));
+  return cast<IntegerType>(element).isUnsigned() ? double(bits)
+                                                 : double(int64_t(bits << (64 - width * 8)) >> (64 - width * 8));
 }
 
 static std::string compare(const TensorData &want, const ConstantData &got, MLIRContext *context) {
@@ -91,7 +92,8 @@ static std::string run(func::FuncOp main, std::vector<TensorData> &inputs) {
 
 static bool isShapeLike(const TensorData &data, const std::string &name) {
   bool integers = data.type == DType::i64 || data.type == DType::i32;
-  bool named = llvm::is_contained({"scales", "roi", "start", "limit", "delta", "lower_edge_hertz", "upper_edge_hertz"}, name);
+  bool named =
+      llvm::is_contained({"scales", "roi", "start", "limit", "delta", "lower_edge_hertz", "upper_edge_hertz"}, name);
   return named || (integers && data.dims.size() <= 1);
 }
 

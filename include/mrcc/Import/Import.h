@@ -1,5 +1,5 @@
-// ONNX file -> module with `func.func @main` of mrc ops. Reading and importing are two steps, so that a caller can look at
-// the inputs before it says which of their dimensions stay open.
+// ONNX file -> module with `func.func @main` of mrc ops. Reading and importing are two steps, so that a caller can look
+// at the inputs before it says which of their dimensions stay open.
 //
 // What later stages find in the module:
 //   module   mrc.model_name, mrc.model_sha256 (of the file)
@@ -7,9 +7,9 @@
 //   result   mrc.name
 // An initialiser that is also an input, and an input in `binds`, is a constant and no argument.
 #pragma once
-#include "mrcc/Bundle/Format.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "mrcc/Bundle/Format.h"
 #include "llvm/Support/Error.h"
 #include <map>
 #include <memory>
@@ -71,7 +71,8 @@ struct ImportOptions {
 /// Reads a file and the external data that it names. Thread-safe.
 llvm::Expected<ModelHandle> readModel(const std::string &path);
 /// The same from memory; external data is looked for in `folder`.
-llvm::Expected<ModelHandle> readModel(llvm::ArrayRef<uint8_t> bytes, const std::string &folder, const std::string &name);
+llvm::Expected<ModelHandle> readModel(llvm::ArrayRef<uint8_t> bytes, const std::string &folder,
+                                      const std::string &name);
 
 ModelInfo modelInfo(const onnx::Model &model);
 /// What importModel wrote into the module: names, dtypes and dims of what the program takes and gives.

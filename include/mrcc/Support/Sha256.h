@@ -1,5 +1,5 @@
-// SHA-256 of what is read in pieces. Uses the CPU's instructions where it has them: LLVM's portable code takes a second for
-// the weights of a middling model.
+// SHA-256 of what is read in pieces. Uses the CPU's instructions where it has them: LLVM's portable code takes a second
+// for the weights of a middling model.
 #pragma once
 #include "llvm/ADT/ArrayRef.h"
 #include <array>
@@ -19,7 +19,8 @@ public:
 private:
   void blocks(const uint8_t *data, size_t count);
   bool portable;
-  std::array<uint32_t, 8> state{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+  std::array<uint32_t, 8> state{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   std::array<uint8_t, 64> pending; // the start of a block that is not full yet
   size_t pendingSize = 0;
   uint64_t total = 0;
