@@ -9,7 +9,7 @@ const KernelFamily *KernelFamily::find(llvm::StringRef name) {
       &layerNormFamily(),
       &loopFamily(),
       &softmaxFamily(),
-      &convFamily(), &convTransposeFamily(), &matMulFamily(),
+      &convFamily(), &convTransposeFamily(), &depthwiseFamily(), &matMulFamily(),
   };
   for (const KernelFamily *family : families)
     if (family->name() == name)

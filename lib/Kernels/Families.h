@@ -9,5 +9,6 @@ const KernelFamily &loopFamily();
 const KernelFamily &softmaxFamily();
 const KernelFamily &convFamily();
 const KernelFamily &convTransposeFamily();
+const KernelFamily &depthwiseFamily();
 const KernelFamily &matMulFamily();
 } // namespace mrcc

@@ -167,6 +167,22 @@ struct Bench {
     conv(64, 64, 4, 64, 3, 1, 1, true);
     conv(48, 320, 3, 16, 3, 2, 1, true);
   }
+  void depthwise(int64_t h, int64_t w, int64_t c, int64_t k, int64_t stride) {
+    const int64_t pad = (k - 1) / 2, oh = (h + 2 * pad - k) / stride + 1, ow = (w + 2 * pad - k) / stride + 1;
+    Tensor x(DType::f32, {1, h, w, c}), out(DType::f32, {1, oh, ow, c}), weights(DType::f32, {k * k, c}), bias(DType::f32, {1, oh, ow, c});
+    bias.broadcast({0, 1, 2});
+    x.random(1), weights.random(2), bias.random(3);
+    run("depthwise " + std::to_string(k) + "x" + std::to_string(k) + " s" + std::to_string(stride) + " " + std::to_string(h) + "x" + std::to_string(w) + " " +
+            std::to_string(c),
+        "depthwise", {&out, &x, &weights, &bias}, {{"kernel", {k, k}}, {"strides", {stride, stride}}, {"pads", {pad, pad, pad, pad}}},
+        "f32 acc; f32 load 2; f32 add %0 %1; f32 const 0; f32 max %2 %3 -> %4", 4.0 * c * (h * w + oh * ow));
+  }
+  void depthwises() {
+    for (auto [h, w, c, k, s] : std::vector<std::array<int64_t, 5>>{{112, 112, 32, 3, 1}, {56, 56, 72, 3, 2}, {56, 56, 144, 3, 1}, {28, 28, 240, 3, 1}, {28, 28, 120, 5, 1},
+                                                                    {14, 14, 480, 3, 1}, {14, 14, 672, 5, 1}, {14, 14, 960, 5, 2}, {120, 160, 96, 3, 1}, {240, 320, 16, 3, 1},
+                                                                    {120, 160, 32, 3, 2}, {120, 160, 48, 3, 1}, {60, 80, 96, 7, 1}, {24, 160, 24, 3, 1}, {7, 7, 960, 3, 1}})
+      depthwise(h, w, c, k, s);
+  }
   void up(int64_t h, int64_t w, int64_t ic, int64_t oc, int64_t k, int64_t stride) {
     const int64_t pad = (k - stride) / 2, oh = (h - 1) * stride + k - 2 * pad, ow = (w - 1) * stride + k - 2 * pad;
     int64_t chunk = std::min<int64_t>(ic, 80);
@@ -219,6 +235,7 @@ int main(int argc, char **argv) {
   Bench bench{*target, filter, seconds, quantile};
   bench.matmuls();
   bench.convs();
+  bench.depthwises();
   bench.ups();
   return 0;
 }

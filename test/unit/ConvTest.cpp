@@ -196,3 +196,46 @@ TEST_CASE("transposed convolutions") {
     }
   }
 }
+
+TEST_CASE("depthwise convolutions") {
+  for (const char *name : targets) {
+    const Target &target = *Target::find(name);
+    if (!runsHere(target))
+      continue;
+    for (Layer l : std::vector<Layer>{{2, 9, 11, 24, 24, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1},
+                                      {1, 7, 7, 48, 48, 5, 5, 1, 1, 1, 1, 2, 2, 2, 2},
+                                      {1, 14, 13, 91, 91, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1},
+                                      {3, 6, 5, 3, 3, 3, 5, 1, 2, 1, 1, 1, 2, 1, 2},
+                                      {1, 12, 12, 16, 16, 3, 3, 1, 1, 2, 2, 2, 2, 2, 2},
+                                      {1, 2, 3, 8, 8, 7, 7, 1, 1, 1, 1, 3, 3, 3, 3},
+                                      {1, 1, 40, 32, 32, 1, 9, 1, 1, 1, 1, 0, 4, 0, 4},
+                                      {1, 10, 10, 20, 20, 3, 3},
+                                      {1, 9, 9, 1, 1, 2, 2, 2, 2, 1, 1, 0, 0, 1, 1},
+                                      {1, 4, 4, 17, 17, 3, 3, 3, 3, 1, 1, 4, 4, 4, 4}}) {
+      CAPTURE(name); CAPTURE(l.str());
+      l.group = l.in;
+      Tensor w(DType::f32, {l.out, 1, l.kh, l.kw}), packed(DType::f32, {l.kh * l.kw, l.out});
+      w.random(2);
+      w.each([&](auto &at) { packed.set({at[2] * l.kw + at[3], at[0]}, w.get(at)); });
+      for (int layout = 0; layout < 3; ++layout) {
+        CAPTURE(layout);
+        std::vector<int64_t> dims = {l.batch, l.outHeight(), l.outWidth(), l.out};
+        Tensor x(DType::f32, {l.batch, l.height, l.width, l.in}, layout == 1 ? std::vector<int>{0, 3, 1, 2} : std::vector<int>{}, layout == 2 ? 5 : 0);
+        Tensor out(DType::f32, dims, layout == 2 ? std::vector<int>{0, 3, 1, 2} : std::vector<int>{}, layout == 1 ? 3 : 0);
+        Tensor bias(DType::f32, dims), residual(DType::f32, dims, {}, 1);
+        bias.broadcast({0, 1, 2}).random(3);
+        residual.random(4), x.random(1);
+        std::vector<Tensor *> tensors = {&out, &x, &packed, &bias, &residual};
+        if (layout != 1)
+          check(Compiled(makeSite("depthwise", tensors, l.config(), "f32 acc; f32 load 2; f32 add %0 %1; f32 const 0; f32 max %2 %3 -> %4"), target), tensors,
+                referenceConv(l, x, w, [&](double v, auto &at) { return std::max(0.0, v + bias.get(at)); }), 1e-5);
+        if (layout != 0)
+          check(Compiled(makeSite("depthwise", tensors, l.config(), "f32 acc; f32 load 2; f32 add %0 %1; f32 silu %2; f32 load 3; f32 add %3 %4 -> %5"), target),
+                tensors, referenceConv(l, x, w, [&](double v, auto &at) {
+                  v += bias.get(at);
+                  return v / (1 + std::exp(-v)) + residual.get(at);
+                }), 1e-5);
+      }
+    }
+  }
+}
