@@ -17,14 +17,14 @@ shapes=$(mktemp)
 trap 'rm -f "$shapes"' EXIT
 cat "$cases"/*/shape >"$shapes"
 
-"$mrcc" --quiet compile "$model" --shapes-file "$shapes" -o "$bundle" "$@"
-"$mrcc" --quiet verify "$bundle"
+"$mrcc" compile --quiet "$model" --shapes-file "$shapes" -o "$bundle" "$@"
+"$mrcc" verify --quiet "$bundle"
 
 failed=()
 for case in "$cases"/*/; do
   name=$(basename "$case")
   mapfile -t arguments <"$case/args"
-  if (cd "$case" && "$mrcc" --quiet run "$bundle" "${arguments[@]}" --rtol "${RTOL:-1e-3}" --atol "${ATOL:-1e-4}"); then
+  if (cd "$case" && "$mrcc" run --quiet "$bundle" "${arguments[@]}" --rtol "${RTOL:-1e-3}" --atol "${ATOL:-1e-4}"); then
     echo "ok   $name"
   else
     echo "FAIL $name"
