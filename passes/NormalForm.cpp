@@ -1,3 +1,4 @@
+// Normal forms, one function an op: each gives the replacement, or null where the op stays. Passes.td lists the forms.
 #include "NormalForm.h"
 #include "mrcc/IR/Resize.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -108,7 +109,8 @@ static Value normalPad(PadOp op, Maker &make) {
   SmallVector<int64_t> begins, ends;
   for (auto [i, pad] : llvm::enumerate(*pads)) {
     int64_t dim = dims(input)[i], out = dims(op.getOutput())[i];
-    int64_t first = std::min(std::max<int64_t>(-pad.begin, 0), dim), stop = std::max(dim - std::max<int64_t>(-pad.end, 0), first);
+    int64_t first = std::min(std::max<int64_t>(-pad.begin, 0), dim),
+            stop = std::max(dim - std::max<int64_t>(-pad.end, 0), first);
     if (first == stop)
       first = stop = 0;
     kept[i] = {first, 1, stop - first};
@@ -126,7 +128,8 @@ static Value normalPad(PadOp op, Maker &make) {
   Value cropped = make.slice(input, kept);
   if (pads0)
     return cropped;
-  return PadOp::create(make.rewriter, make.loc, op.getType(), op.getMode(), cropped, make.integers(wanted), op.getValue(), make.none());
+  return PadOp::create(make.rewriter, make.loc, op.getType(), op.getMode(), cropped, make.integers(wanted),
+                       op.getValue(), make.none());
 }
 
 /// A single index, or neighbours in order, is a slice.
@@ -214,11 +217,13 @@ static Value normalResize(ResizeOp op, Maker &make) {
     scales = make.none();
   } else {
     auto vector = RankedTensorType::get({int64_t(byScale.size())}, type(scales).getElementType());
-    scales = makeConstant(make.rewriter, make.loc, makeConstantAttr(vector, {reinterpret_cast<const uint8_t *>(byScale.data()), byScale.size() * 4}));
+    scales =
+        makeConstant(make.rewriter, make.loc,
+                     makeConstantAttr(vector, {reinterpret_cast<const uint8_t *>(byScale.data()), byScale.size() * 4}));
   }
-  return ResizeOp::create(make.rewriter, make.loc, op.getType(), op.getInput(), make.none(), scales, newSizes, op.getMode(), op.getCoordinate(),
-                          op.getNearest(), axes, op.getAntialias(), op.getAspectPolicy(), op.getCubicCoeff(), op.getExcludeOutside(),
-                          op.getExtrapolation());
+  return ResizeOp::create(make.rewriter, make.loc, op.getType(), op.getInput(), make.none(), scales, newSizes,
+                          op.getMode(), op.getCoordinate(), op.getNearest(), axes, op.getAntialias(),
+                          op.getAspectPolicy(), op.getCubicCoeff(), op.getExcludeOutside(), op.getExtrapolation());
 }
 
 /// Over dims of 1 alone most reductions keep the value.
@@ -227,9 +232,14 @@ static Value normalReduce(ReduceOp op, Maker &make) {
     if (dims(op.getInput())[axis] != 1)
       return nullptr;
   switch (op.getKind()) {
-  case ReduceKind::sum: case ReduceKind::mean: case ReduceKind::max: case ReduceKind::min: case ReduceKind::prod:
+  case ReduceKind::sum:
+  case ReduceKind::mean:
+  case ReduceKind::max:
+  case ReduceKind::min:
+  case ReduceKind::prod:
     return make.reshape(op.getInput(), dims(op.getOutput()));
-  default: return nullptr;
+  default:
+    return nullptr;
   }
 }
 
@@ -271,7 +281,8 @@ void mrcc::normalise(Operation *op, RewriterBase &rewriter) {
                     .Case([&](ReduceOp o) { return normalReduce(o, make); })
                     .Case([&](CastOp o) { return o.getInput().getType() == o.getType() ? o.getInput() : Value(); })
                     .Case([&](TransposeOp o) {
-                      bool identity = llvm::all_of(llvm::enumerate(o.getPerm()), [](auto p) { return p.value() == int64_t(p.index()); });
+                      bool identity = llvm::all_of(llvm::enumerate(o.getPerm()),
+                                                   [](auto p) { return p.value() == int64_t(p.index()); });
                       return identity ? o.getInput() : Value();
                     })
                     .Default([](Operation *) { return Value(); });

@@ -1,7 +1,7 @@
 // The normal forms that specialize leaves behind, for one op with static types (Passes.td lists them).
 #pragma once
-#include "mrcc/IR/Mrc.h"
 #include "mlir/IR/PatternMatch.h"
+#include "mrcc/IR/Mrc.h"
 
 namespace mrcc {
 

@@ -1,7 +1,7 @@
 // Binds the arguments' dims and walks the function once in program order. Each op infers its result types anew from its
-// operands, which are static by then; shape arithmetic is evaluated at once, so a shape operand is constant when its user
-// is reached. The op is then brought into its normal form (NormalForm.h). An op whose size is still unknown depends on
-// data: the first one is the error. Linear in ops.
+// operands, which are static by then; shape arithmetic is evaluated at once, so a shape operand is constant when its
+// user is reached. The op is then brought into its normal form (NormalForm.h). An op whose size is still unknown
+// depends on data: the first one is the error. Linear in ops.
 #include "NormalForm.h"
 #include "Passes.h"
 #include "mrcc/Fold/Folder.h"
@@ -44,7 +44,8 @@ static LogicalResult bindArguments(func::FuncOp func, ArrayRef<SmallVector<int64
     if (!type)
       return func.emitError() << "input " << i << " is no tensor";
     if (type.getRank() != int64_t(shape.size()))
-      return func.emitError() << "input " << i << ": expected " << type.getRank() << " dimensions, got " << dimsText(shape);
+      return func.emitError() << "input " << i << ": expected " << type.getRank() << " dimensions, got "
+                              << dimsText(shape);
     for (int64_t d : shape)
       if (d < 0)
         return func.emitError() << "input " << i << ": expected dimensions of at least 0, got " << dimsText(shape);
@@ -64,7 +65,8 @@ LogicalResult mrcc::specialize(func::FuncOp func, ArrayRef<SmallVector<int64_t>>
     if (failed(reinfer(&op)))
       return failure();
     if (hasUnknownDim(&op))
-      return shapeError(&op) << "the size of the result " << op.getResult(0).getType() << " depends on data and cannot be known when compiling";
+      return shapeError(&op) << "the size of the result " << op.getResult(0).getType()
+                             << " depends on data and cannot be known when compiling";
     if (folder.tryFold(&op))
       continue;
     watcher.made.clear();

@@ -8,10 +8,23 @@ using namespace mrcc::fold;
 
 Compute fold::computeOf(DType type) {
   switch (type) {
-  case DType::f32: case DType::f64: case DType::f16: case DType::bf16: case DType::f8e4m3fn: case DType::f8e4m3fnuz:
-  case DType::f8e5m2: case DType::f8e5m2fnuz: return Compute::floating;
-  case DType::u4: case DType::u8: case DType::u16: case DType::u32: case DType::u64: return Compute::natural;
-  default: return Compute::integer;
+  case DType::f32:
+  case DType::f64:
+  case DType::f16:
+  case DType::bf16:
+  case DType::f8e4m3fn:
+  case DType::f8e4m3fnuz:
+  case DType::f8e5m2:
+  case DType::f8e5m2fnuz:
+    return Compute::floating;
+  case DType::u4:
+  case DType::u8:
+  case DType::u16:
+  case DType::u32:
+  case DType::u64:
+    return Compute::natural;
+  default:
+    return Compute::integer;
   }
 }
 
@@ -24,17 +37,25 @@ struct SmallFormat {
   uint32_t sign() const { return 1u << (exponentBits + mantissaBits); }
   uint32_t infinity() const { return ((1u << exponentBits) - 1) << mantissaBits; }
   uint32_t largest() const { return kind == ieee ? infinity() - 1 : kind == fn ? sign() - 2 : sign() - 1; }
-  uint32_t nan() const { return kind == ieee ? infinity() | 1u << (mantissaBits - 1) : kind == fn ? sign() - 1 : sign(); }
+  uint32_t nan() const {
+    return kind == ieee ? infinity() | 1u << (mantissaBits - 1) : kind == fn ? sign() - 1 : sign();
+  }
 };
 
 SmallFormat formatOf(DType type) {
   switch (type) {
-  case DType::f16: return {5, 10, 15, SmallFormat::ieee};
-  case DType::bf16: return {8, 7, 127, SmallFormat::ieee};
-  case DType::f8e4m3fn: return {4, 3, 7, SmallFormat::fn};
-  case DType::f8e4m3fnuz: return {4, 3, 8, SmallFormat::fnuz};
-  case DType::f8e5m2: return {5, 2, 15, SmallFormat::ieee};
-  default: return {5, 2, 16, SmallFormat::fnuz}; // f8e5m2fnuz
+  case DType::f16:
+    return {5, 10, 15, SmallFormat::ieee};
+  case DType::bf16:
+    return {8, 7, 127, SmallFormat::ieee};
+  case DType::f8e4m3fn:
+    return {4, 3, 7, SmallFormat::fn};
+  case DType::f8e4m3fnuz:
+    return {4, 3, 8, SmallFormat::fnuz};
+  case DType::f8e5m2:
+    return {5, 2, 15, SmallFormat::ieee};
+  default:
+    return {5, 2, 16, SmallFormat::fnuz}; // f8e5m2fnuz
   }
 }
 double power2(int k) { return std::bit_cast<double>(uint64_t(k + 1023) << 52); }
@@ -97,25 +118,43 @@ template <class T, class C> static void loadAs(const uint8_t *from, int64_t n, C
 
 template <class C> void fold::load(DType type, const uint8_t *from, int64_t n, C *to) {
   switch (type) {
-  case DType::f32: return loadAs<float>(from, n, to);
-  case DType::f64: return loadAs<double>(from, n, to);
-  case DType::f16: case DType::bf16:
+  case DType::f32:
+    return loadAs<float>(from, n, to);
+  case DType::f64:
+    return loadAs<double>(from, n, to);
+  case DType::f16:
+  case DType::bf16:
     for (int64_t i = 0; i < n; ++i)
       to[i] = C(decodeSmall(type, from[2 * i] | from[2 * i + 1] << 8));
     return;
-  case DType::f8e4m3fn: case DType::f8e4m3fnuz: case DType::f8e5m2: case DType::f8e5m2fnuz:
+  case DType::f8e4m3fn:
+  case DType::f8e4m3fnuz:
+  case DType::f8e5m2:
+  case DType::f8e5m2fnuz:
     for (int64_t i = 0; i < n; ++i)
       to[i] = C(decodeSmall(type, from[i]));
     return;
-  case DType::i4: case DType::i8: return loadAs<int8_t>(from, n, to);
-  case DType::i16: return loadAs<int16_t>(from, n, to);
-  case DType::i32: return loadAs<int32_t>(from, n, to);
-  case DType::i64: return loadAs<int64_t>(from, n, to);
-  case DType::u4: case DType::u8: case DType::boolean: return loadAs<uint8_t>(from, n, to);
-  case DType::u16: return loadAs<uint16_t>(from, n, to);
-  case DType::u32: return loadAs<uint32_t>(from, n, to);
-  case DType::u64: return loadAs<uint64_t>(from, n, to);
-  case DType::none: return;
+  case DType::i4:
+  case DType::i8:
+    return loadAs<int8_t>(from, n, to);
+  case DType::i16:
+    return loadAs<int16_t>(from, n, to);
+  case DType::i32:
+    return loadAs<int32_t>(from, n, to);
+  case DType::i64:
+    return loadAs<int64_t>(from, n, to);
+  case DType::u4:
+  case DType::u8:
+  case DType::boolean:
+    return loadAs<uint8_t>(from, n, to);
+  case DType::u16:
+    return loadAs<uint16_t>(from, n, to);
+  case DType::u32:
+    return loadAs<uint32_t>(from, n, to);
+  case DType::u64:
+    return loadAs<uint64_t>(from, n, to);
+  case DType::none:
+    return;
   }
 }
 
@@ -147,16 +186,22 @@ template <class T, class C> static void storeAs(const C *from, int64_t n, uint8_
 
 template <class C> void fold::store(DType type, const C *from, int64_t n, uint8_t *to, bool saturate) {
   switch (type) {
-  case DType::f32: return storeAs<float>(from, n, to);
-  case DType::f64: return storeAs<double>(from, n, to);
-  case DType::f16: case DType::bf16:
+  case DType::f32:
+    return storeAs<float>(from, n, to);
+  case DType::f64:
+    return storeAs<double>(from, n, to);
+  case DType::f16:
+  case DType::bf16:
     for (int64_t i = 0; i < n; ++i) {
       uint32_t bits = encodeSmall(type, double(from[i]));
       to[2 * i] = bits;
       to[2 * i + 1] = bits >> 8;
     }
     return;
-  case DType::f8e4m3fn: case DType::f8e4m3fnuz: case DType::f8e5m2: case DType::f8e5m2fnuz:
+  case DType::f8e4m3fn:
+  case DType::f8e4m3fnuz:
+  case DType::f8e5m2:
+  case DType::f8e5m2fnuz:
     for (int64_t i = 0; i < n; ++i)
       to[i] = encodeSmall(type, double(from[i]), saturate);
     return;
@@ -172,15 +217,24 @@ template <class C> void fold::store(DType type, const C *from, int64_t n, uint8_
     for (int64_t i = 0; i < n; ++i)
       to[i] = toInteger<uint8_t>(from[i]) & 15;
     return;
-  case DType::i8: return storeAs<int8_t>(from, n, to);
-  case DType::i16: return storeAs<int16_t>(from, n, to);
-  case DType::i32: return storeAs<int32_t>(from, n, to);
-  case DType::i64: return storeAs<int64_t>(from, n, to);
-  case DType::u8: return storeAs<uint8_t>(from, n, to);
-  case DType::u16: return storeAs<uint16_t>(from, n, to);
-  case DType::u32: return storeAs<uint32_t>(from, n, to);
-  case DType::u64: return storeAs<uint64_t>(from, n, to);
-  case DType::none: return;
+  case DType::i8:
+    return storeAs<int8_t>(from, n, to);
+  case DType::i16:
+    return storeAs<int16_t>(from, n, to);
+  case DType::i32:
+    return storeAs<int32_t>(from, n, to);
+  case DType::i64:
+    return storeAs<int64_t>(from, n, to);
+  case DType::u8:
+    return storeAs<uint8_t>(from, n, to);
+  case DType::u16:
+    return storeAs<uint16_t>(from, n, to);
+  case DType::u32:
+    return storeAs<uint32_t>(from, n, to);
+  case DType::u64:
+    return storeAs<uint64_t>(from, n, to);
+  case DType::none:
+    return;
   }
 }
 
@@ -242,7 +296,9 @@ Dims fold::stridesOf(ArrayRef<int64_t> dims) {
 DType fold::resultType(Operation *op, unsigned i) {
   return toDType(cast<RankedTensorType>(op->getResult(i).getType()).getElementType());
 }
-Dims fold::resultDims(Operation *op, unsigned i) { return Dims(cast<RankedTensorType>(op->getResult(i).getType()).getShape()); }
+Dims fold::resultDims(Operation *op, unsigned i) {
+  return Dims(cast<RankedTensorType>(op->getResult(i).getType()).getShape());
+}
 
 llvm::Error fold::checkMultiplyAdds(Operation *op, ArrayRef<int64_t> factors) {
   double all = 1;
@@ -250,5 +306,6 @@ llvm::Error fold::checkMultiplyAdds(Operation *op, ArrayRef<int64_t> factors) {
     all *= double(f);
   if (all <= double(maxFoldedMultiplyAdds))
     return llvm::Error::success();
-  return fail("{0} of {1:E2} multiply-adds is above the folder's limit of {2}", op->getName().getStringRef(), all, maxFoldedMultiplyAdds);
+  return fail("{0} of {1:E2} multiply-adds is above the folder's limit of {2}", op->getName().getStringRef(), all,
+              maxFoldedMultiplyAdds);
 }

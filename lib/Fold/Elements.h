@@ -20,8 +20,8 @@ double decodeSmall(DType type, uint32_t bits);
 
 /// Reads n elements as C; `C` fits the type's Compute class, or is double for any type.
 template <class C> void load(DType type, const uint8_t *from, int64_t n, C *to);
-/// Writes n elements by ONNX's conversion rules: floats round to nearest, floats to integers truncate (out of range: the
-/// least i32 or i64, as x86 gives), integers keep their low bits, bool is "not zero".
+/// Writes n elements by ONNX's conversion rules: floats round to nearest, floats to integers truncate (out of range:
+/// the least i32 or i64, as x86 gives), integers keep their low bits, bool is "not zero".
 template <class C> void store(DType type, const C *from, int64_t n, uint8_t *to, bool saturate = true);
 
 /// An operand, or a result in the making. i4 and u4 take a byte an element here (sign-extended).
@@ -90,9 +90,12 @@ template <class F> void forEachPoint(llvm::ArrayRef<int64_t> dims, F f) {
 /// Calls f<C>() with the compute type of `type`.
 template <class F> auto withCompute(DType type, F f) {
   switch (computeOf(type)) {
-  case Compute::floating: return f.template operator()<double>();
-  case Compute::natural: return f.template operator()<uint64_t>();
-  case Compute::integer: break;
+  case Compute::floating:
+    return f.template operator()<double>();
+  case Compute::natural:
+    return f.template operator()<uint64_t>();
+  case Compute::integer:
+    break;
   }
   return f.template operator()<int64_t>();
 }

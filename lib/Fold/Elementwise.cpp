@@ -21,51 +21,93 @@ static double roundEven(double x) {
 
 static double unaryFloat(UnaryKind kind, double x) {
   switch (kind) {
-  case UnaryKind::abs: return std::fabs(x);
-  case UnaryKind::acos: return portable::acos(x);
-  case UnaryKind::acosh: return portable::acosh(x);
-  case UnaryKind::asin: return portable::asin(x);
-  case UnaryKind::asinh: return portable::asinh(x);
-  case UnaryKind::atan: return portable::atan(x);
-  case UnaryKind::atanh: return portable::atanh(x);
-  case UnaryKind::ceil: return std::ceil(x);
-  case UnaryKind::cos: return portable::cos(x);
-  case UnaryKind::cosh: return portable::cosh(x);
-  case UnaryKind::erf: return portable::erf(x);
-  case UnaryKind::exp: return portable::exp(x);
-  case UnaryKind::floor: return std::floor(x);
-  case UnaryKind::is_nan: return x != x;
-  case UnaryKind::is_pos_inf: return x == HUGE_VAL;
-  case UnaryKind::is_neg_inf: return x == -HUGE_VAL;
-  case UnaryKind::log: return portable::log(x);
-  case UnaryKind::neg: return -x;
-  case UnaryKind::reciprocal: return 1 / x;
-  case UnaryKind::round_even: return roundEven(x);
-  case UnaryKind::rsqrt: return 1 / std::sqrt(x);
-  case UnaryKind::sigmoid: return portable::sigmoid(x);
-  case UnaryKind::sign: return x > 0 ? 1 : x < 0 ? -1 : x; // keeps NaN and zeros
-  case UnaryKind::sin: return portable::sin(x);
-  case UnaryKind::sinh: return portable::sinh(x);
-  case UnaryKind::sqrt: return std::sqrt(x);
-  case UnaryKind::tan: return portable::tan(x);
-  case UnaryKind::tanh: return portable::tanh(x);
-  case UnaryKind::gelu: return portable::gelu(x);
-  case UnaryKind::silu: return x == -HUGE_VAL ? 0 : x * portable::sigmoid(x);
-  case UnaryKind::softplus: return portable::softplus(x);
-  case UnaryKind::bitwise_not: case UnaryKind::logical_not: break; // not on floats
+  case UnaryKind::abs:
+    return std::fabs(x);
+  case UnaryKind::acos:
+    return portable::acos(x);
+  case UnaryKind::acosh:
+    return portable::acosh(x);
+  case UnaryKind::asin:
+    return portable::asin(x);
+  case UnaryKind::asinh:
+    return portable::asinh(x);
+  case UnaryKind::atan:
+    return portable::atan(x);
+  case UnaryKind::atanh:
+    return portable::atanh(x);
+  case UnaryKind::ceil:
+    return std::ceil(x);
+  case UnaryKind::cos:
+    return portable::cos(x);
+  case UnaryKind::cosh:
+    return portable::cosh(x);
+  case UnaryKind::erf:
+    return portable::erf(x);
+  case UnaryKind::exp:
+    return portable::exp(x);
+  case UnaryKind::floor:
+    return std::floor(x);
+  case UnaryKind::is_nan:
+    return x != x;
+  case UnaryKind::is_pos_inf:
+    return x == HUGE_VAL;
+  case UnaryKind::is_neg_inf:
+    return x == -HUGE_VAL;
+  case UnaryKind::log:
+    return portable::log(x);
+  case UnaryKind::neg:
+    return -x;
+  case UnaryKind::reciprocal:
+    return 1 / x;
+  case UnaryKind::round_even:
+    return roundEven(x);
+  case UnaryKind::rsqrt:
+    return 1 / std::sqrt(x);
+  case UnaryKind::sigmoid:
+    return portable::sigmoid(x);
+  case UnaryKind::sign:
+    return x > 0 ? 1 : x < 0 ? -1 : x; // keeps NaN and zeros
+  case UnaryKind::sin:
+    return portable::sin(x);
+  case UnaryKind::sinh:
+    return portable::sinh(x);
+  case UnaryKind::sqrt:
+    return std::sqrt(x);
+  case UnaryKind::tan:
+    return portable::tan(x);
+  case UnaryKind::tanh:
+    return portable::tanh(x);
+  case UnaryKind::gelu:
+    return portable::gelu(x);
+  case UnaryKind::silu:
+    return x == -HUGE_VAL ? 0 : x * portable::sigmoid(x);
+  case UnaryKind::softplus:
+    return portable::softplus(x);
+  case UnaryKind::bitwise_not:
+  case UnaryKind::logical_not:
+    break; // not on floats
   }
   return 0;
 }
 
 template <class C> static C unaryInteger(UnaryKind kind, C x) {
   switch (kind) {
-  case UnaryKind::abs: return std::is_signed_v<C> && x < 0 ? C(0 - uint64_t(x)) : x;
-  case UnaryKind::neg: return C(0 - uint64_t(x));
-  case UnaryKind::sign: return x > 0 ? 1 : C(x != 0 ? -1 : 0);
-  case UnaryKind::bitwise_not: return ~x;
-  case UnaryKind::logical_not: return x == 0;
-  case UnaryKind::is_nan: case UnaryKind::is_pos_inf: case UnaryKind::is_neg_inf: return 0;
-  default: return x; // ceil, floor, round of integers
+  case UnaryKind::abs:
+    return std::is_signed_v<C> && x < 0 ? C(0 - uint64_t(x)) : x;
+  case UnaryKind::neg:
+    return C(0 - uint64_t(x));
+  case UnaryKind::sign:
+    return x > 0 ? 1 : C(x != 0 ? -1 : 0);
+  case UnaryKind::bitwise_not:
+    return ~x;
+  case UnaryKind::logical_not:
+    return x == 0;
+  case UnaryKind::is_nan:
+  case UnaryKind::is_pos_inf:
+  case UnaryKind::is_neg_inf:
+    return 0;
+  default:
+    return x; // ceil, floor, round of integers
   }
 }
 
@@ -73,24 +115,38 @@ template <class C> static C unaryInteger(UnaryKind kind, C x) {
 
 static double binaryFloat(BinaryKind kind, double a, double b) {
   switch (kind) {
-  case BinaryKind::add: return a + b;
-  case BinaryKind::sub: return a - b;
-  case BinaryKind::mul: return a * b;
-  case BinaryKind::div: return a / b;
-  case BinaryKind::fmod: return std::fmod(a, b);
+  case BinaryKind::add:
+    return a + b;
+  case BinaryKind::sub:
+    return a - b;
+  case BinaryKind::mul:
+    return a * b;
+  case BinaryKind::div:
+    return a / b;
+  case BinaryKind::fmod:
+    return std::fmod(a, b);
   case BinaryKind::mod: { // the divisor's sign
     double r = std::fmod(a, b);
     return r == 0 ? std::copysign(r, b) : (r < 0) != (b < 0) ? r + b : r;
   }
-  case BinaryKind::pow: return portable::pow(a, b);
-  case BinaryKind::max: return a != a || a > b ? a : b; // NaN if either is
-  case BinaryKind::min: return a != a || a < b ? a : b;
-  case BinaryKind::eq: return a == b;
-  case BinaryKind::lt: return a < b;
-  case BinaryKind::le: return a <= b;
-  case BinaryKind::gt: return a > b;
-  case BinaryKind::ge: return a >= b;
-  default: return 0; // not on floats
+  case BinaryKind::pow:
+    return portable::pow(a, b);
+  case BinaryKind::max:
+    return a != a || a > b ? a : b; // NaN if either is
+  case BinaryKind::min:
+    return a != a || a < b ? a : b;
+  case BinaryKind::eq:
+    return a == b;
+  case BinaryKind::lt:
+    return a < b;
+  case BinaryKind::le:
+    return a <= b;
+  case BinaryKind::gt:
+    return a > b;
+  case BinaryKind::ge:
+    return a >= b;
+  default:
+    return 0; // not on floats
   }
 }
 
@@ -109,31 +165,52 @@ template <class C> static C powInteger(C base, C exponent) {
 template <class C> static C binaryInteger(BinaryKind kind, C a, C b, unsigned bits) {
   uint64_t ua = uint64_t(a), ub = uint64_t(b);
   switch (kind) {
-  case BinaryKind::add: return C(ua + ub);
-  case BinaryKind::sub: return C(ua - ub);
-  case BinaryKind::mul: return C(ua * ub);
-  case BinaryKind::div: return b == C(-1) && std::is_signed_v<C> ? C(0 - ua) : a / b;
-  case BinaryKind::fmod: return b == C(-1) && std::is_signed_v<C> ? 0 : a % b;
+  case BinaryKind::add:
+    return C(ua + ub);
+  case BinaryKind::sub:
+    return C(ua - ub);
+  case BinaryKind::mul:
+    return C(ua * ub);
+  case BinaryKind::div:
+    return b == C(-1) && std::is_signed_v<C> ? C(0 - ua) : a / b;
+  case BinaryKind::fmod:
+    return b == C(-1) && std::is_signed_v<C> ? 0 : a % b;
   case BinaryKind::mod: {
     C r = b == C(-1) && std::is_signed_v<C> ? 0 : a % b;
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
   }
-  case BinaryKind::pow: return powInteger(a, b);
-  case BinaryKind::max: return std::max(a, b);
-  case BinaryKind::min: return std::min(a, b);
-  case BinaryKind::logical_and: return a && b;
-  case BinaryKind::logical_or: return a || b;
-  case BinaryKind::logical_xor: return (a != 0) != (b != 0);
-  case BinaryKind::bitwise_and: return a & b;
-  case BinaryKind::bitwise_or: return a | b;
-  case BinaryKind::bitwise_xor: return a ^ b;
-  case BinaryKind::shift_left: return ub >= bits ? 0 : C(ua << ub);
-  case BinaryKind::shift_right: return ub >= bits ? C(a < 0 ? -1 : 0) : C(a >> ub);
-  case BinaryKind::eq: return a == b;
-  case BinaryKind::lt: return a < b;
-  case BinaryKind::le: return a <= b;
-  case BinaryKind::gt: return a > b;
-  case BinaryKind::ge: return a >= b;
+  case BinaryKind::pow:
+    return powInteger(a, b);
+  case BinaryKind::max:
+    return std::max(a, b);
+  case BinaryKind::min:
+    return std::min(a, b);
+  case BinaryKind::logical_and:
+    return a && b;
+  case BinaryKind::logical_or:
+    return a || b;
+  case BinaryKind::logical_xor:
+    return (a != 0) != (b != 0);
+  case BinaryKind::bitwise_and:
+    return a & b;
+  case BinaryKind::bitwise_or:
+    return a | b;
+  case BinaryKind::bitwise_xor:
+    return a ^ b;
+  case BinaryKind::shift_left:
+    return ub >= bits ? 0 : C(ua << ub);
+  case BinaryKind::shift_right:
+    return ub >= bits ? C(a < 0 ? -1 : 0) : C(a >> ub);
+  case BinaryKind::eq:
+    return a == b;
+  case BinaryKind::lt:
+    return a < b;
+  case BinaryKind::le:
+    return a <= b;
+  case BinaryKind::gt:
+    return a > b;
+  case BinaryKind::ge:
+    return a >= b;
   }
   return 0;
 }
@@ -202,8 +279,10 @@ template <class C> static void loadRow(const Tensor &t, int64_t first, int64_t s
 }
 
 /// Computes an element-wise result of `dims` block by block: f(values of the operands, n, out). All of compute type C.
-template <class C, class F> static Tensor map(DType type, ArrayRef<int64_t> dims, ArrayRef<const Tensor *> operands, F f, bool saturate = true) {
-  bool splat = llvm::all_of(operands, [](const Tensor *t) { return t->splat || t->size() == 1; }) && !llvm::is_contained(dims, 0);
+template <class C, class F>
+static Tensor map(DType type, ArrayRef<int64_t> dims, ArrayRef<const Tensor *> operands, F f, bool saturate = true) {
+  bool splat = llvm::all_of(operands, [](const Tensor *t) { return t->splat || t->size() == 1; }) &&
+               !llvm::is_contained(dims, 0);
   Dims ones(dims.size(), 1);
   Tensor out = makeTensor(type, splat ? ArrayRef<int64_t>(ones) : dims);
   std::vector<std::vector<C>> values(operands.size(), std::vector<C>(block));
@@ -244,10 +323,11 @@ static Results binary(BinaryOp op, const Tensor &a, const Tensor &b) {
     compute = Compute::floating;
   const Tensor *operands[] = {&a, &b};
   if (compute == Compute::floating) {
-    return std::vector<Tensor>{map<double>(resultType(op), resultDims(op), operands, [&](auto &in, int64_t n, double *out) {
-      for (int64_t i = 0; i < n; ++i)
-        out[i] = binaryFloat(kind, in[0][i], in[1][i]);
-    })};
+    return std::vector<Tensor>{
+        map<double>(resultType(op), resultDims(op), operands, [&](auto &in, int64_t n, double *out) {
+          for (int64_t i = 0; i < n; ++i)
+            out[i] = binaryFloat(kind, in[0][i], in[1][i]);
+        })};
   }
   bool divides = kind == BinaryKind::div || kind == BinaryKind::mod || kind == BinaryKind::fmod;
   bool byZero = false;
@@ -305,6 +385,8 @@ Results fold::evaluateElementwise(Operation *op, Operands operands) {
     return std::vector<Tensor>{operands[0]};
   return std::vector<Tensor>{withCompute(operands[0].type, [&]<class C>() {
     const Tensor *x = &operands[0];
-    return map<C>(to, resultDims(op), x, [&](auto &in, int64_t n, C *out) { std::copy_n(in[0].data(), n, out); }, cast.getSaturate());
+    return map<C>(
+        to, resultDims(op), x, [&](auto &in, int64_t n, C *out) { std::copy_n(in[0].data(), n, out); },
+        cast.getSaturate());
   })};
 }

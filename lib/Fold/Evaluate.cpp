@@ -13,9 +13,10 @@ static Evaluator evaluatorOf(Operation *op) {
     return nullptr; // the weights' order is the kernels' business
   return TypeSwitch<Operation *, Evaluator>(op)
       .Case<UnaryOp, BinaryOp, SelectOp, CastOp>([](auto) { return evaluateElementwise; })
-      .Case<TransposeOp, ReshapeOp, SqueezeOp, UnsqueezeOp, FlattenOp, ExpandOp, TileOp, ConcatOp, SplitOp, SliceOp, PadOp, ShapeOp, SizeOp,
-            RangeOp, FillOp, IotaOp>([](auto) { return evaluateMovement; })
-      .Case<GatherOp, GatherElementsOp, GatherNDOp, ScatterElementsOp, ScatterNDOp>([](auto) { return evaluateIndexed; })
+      .Case<TransposeOp, ReshapeOp, SqueezeOp, UnsqueezeOp, FlattenOp, ExpandOp, TileOp, ConcatOp, SplitOp, SliceOp,
+            PadOp, ShapeOp, SizeOp, RangeOp, FillOp, IotaOp>([](auto) { return evaluateMovement; })
+      .Case<GatherOp, GatherElementsOp, GatherNDOp, ScatterElementsOp, ScatterNDOp>(
+          [](auto) { return evaluateIndexed; })
       .Case<ReduceOp, ArgReduceOp, CumulativeOp>([](auto) { return evaluateReduction; })
       .Case<SoftmaxOp, BatchNormOp, LayerNormOp, GroupNormOp>([](auto) { return evaluateNorm; })
       .Case<ConvOp, ConvTransposeOp, PoolOp>([](auto) { return evaluateWindow; })
@@ -60,7 +61,8 @@ llvm::Expected<std::vector<Evaluated>> mrcc::evaluate(Operation *op, ArrayRef<Co
   if (!evaluator)
     return fail("{0} cannot be evaluated", op->getName().getStringRef());
   for (Type type : op->getResultTypes())
-    if (auto ranked = dyn_cast<RankedTensorType>(type); !ranked || !ranked.hasStaticShape() || toDType(ranked.getElementType()) == DType::none)
+    if (auto ranked = dyn_cast<RankedTensorType>(type);
+        !ranked || !ranked.hasStaticShape() || toDType(ranked.getElementType()) == DType::none)
       return fail("{0} has a result of type {1}, which cannot be evaluated", op->getName().getStringRef(), type);
   SmallVector<Tensor> tensors;
   for (const ConstantData &data : operands)
@@ -105,5 +107,6 @@ llvm::Expected<std::vector<Evaluated>> mrcc::evaluate(Operation *op) {
 }
 
 TypedAttr mrcc::toAttr(Evaluated &&value) {
-  return value.splat ? makeConstantAttr(value.type, value.bytes, true) : makeConstantAttr(value.type, std::move(value.bytes));
+  return value.splat ? makeConstantAttr(value.type, value.bytes, true)
+                     : makeConstantAttr(value.type, std::move(value.bytes));
 }

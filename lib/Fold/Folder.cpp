@@ -1,7 +1,8 @@
+// The rule of what folds, and the record of it; see the header.
 #include "mrcc/Fold/Folder.h"
-#include "mrcc/IR/Shapes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "mrcc/IR/Shapes.h"
 #include <set>
 
 using namespace mlir;
@@ -11,15 +12,16 @@ using namespace mrcc;
 static bool onlyMoves(Operation *op) {
   if (auto resize = dyn_cast<ResizeOp>(op))
     return resize.getMode() == "nearest";
-  return isa<ExpandOp, TileOp, FillOp, RangeOp, IotaOp, PadOp, CastOp, GatherOp, GatherElementsOp, GatherNDOp, ReshapeOp, SqueezeOp,
-             UnsqueezeOp, FlattenOp, TransposeOp, SliceOp, SplitOp>(op);
+  return isa<ExpandOp, TileOp, FillOp, RangeOp, IotaOp, PadOp, CastOp, GatherOp, GatherElementsOp, GatherNDOp,
+             ReshapeOp, SqueezeOp, UnsqueezeOp, FlattenOp, TransposeOp, SliceOp, SplitOp>(op);
 }
 
 /// Takes more than a pass over the result to compute.
 static bool isWork(Operation *op) {
   if (auto resize = dyn_cast<ResizeOp>(op))
     return resize.getMode() != "nearest";
-  return isa<MatMulOp, ConvOp, ConvTransposeOp, PoolOp, ReduceOp, SoftmaxOp, BatchNormOp, LayerNormOp, GroupNormOp, CumulativeOp, PackOp>(op);
+  return isa<MatMulOp, ConvOp, ConvTransposeOp, PoolOp, ReduceOp, SoftmaxOp, BatchNormOp, LayerNormOp, GroupNormOp,
+             CumulativeOp, PackOp>(op);
 }
 
 /// The op reads its operand's type alone.
@@ -44,7 +46,8 @@ const Folder::Origin *Folder::earlier(Operation *constant, int64_t bytes) {
       origin.sourceBytes = record.getAs<IntegerAttr>("bytes_before").getInt();
       for (StringRef name : llvm::split(record.getAs<StringAttr>("ops").getValue(), ','))
         origin.ops.push_back(name.str());
-      (*earlierRecords)[{record.getAs<StringAttr>("node").str(), record.getAs<IntegerAttr>("bytes_after").getInt()}] = origin;
+      (*earlierRecords)[{record.getAs<StringAttr>("node").str(), record.getAs<IntegerAttr>("bytes_after").getInt()}] =
+          origin;
     }
   }
   auto it = earlierRecords->find({nodeNames(constant->getLoc()), bytes});
@@ -65,7 +68,9 @@ Folder::Origin Folder::originOf(Operation *op, ArrayRef<ConstantData> operands) 
     seen.push_back(value);
     auto madeHere = made.find(value.getDefiningOp());
     auto known = virtuals.find(value);
-    const Origin *from = known != virtuals.end() ? &known->second.origin : madeHere != made.end() ? &madeHere->second : nullptr;
+    const Origin *from = known != virtuals.end()  ? &known->second.origin
+                         : madeHere != made.end() ? &madeHere->second
+                                                  : nullptr;
     if (!from && value.getDefiningOp<ConstantOp>())
       from = earlier(value.getDefiningOp(), data.bytes.size());
     if (from) {
@@ -127,7 +132,8 @@ bool Folder::tryFold(Operation *op) {
   ArrayRef<ConstantData> elements(operands); // those whose values the result holds; the others are shapes and the like
   if (onlyMoves(op) && !isa<RangeOp, IotaOp, ResizeOp, PadOp>(op))
     elements = elements.slice(isa<FillOp>(op) ? 1 : 0, 1);
-  bool allSplat = llvm::all_of(elements, [](const ConstantData &d) { return !d.type || d.isSplat || d.type.getNumElements() == 1; });
+  bool allSplat = llvm::all_of(
+      elements, [](const ConstantData &d) { return !d.type || d.isSplat || d.type.getNumElements() == 1; });
   bool fits = after <= largestSmall || (!fromVirtual && after <= before) || isWork(op) || (table && !onlyMoves(op));
   if (!fits && !table && (!allSplat || isa<ConcatOp, PadOp, SelectOp>(op))) // these would need all their bytes
     return false;

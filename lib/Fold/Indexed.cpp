@@ -57,7 +57,8 @@ static Results gatherND(GatherNDOp op, const Tensor &in, const Tensor &indices) 
   Dims strides = stridesOf(in.dims);
   int64_t batches = product(ArrayRef(indices.dims).take_front(batch));
   int64_t tuples = product(ArrayRef(indices.dims).drop_front(batch).drop_back());
-  int64_t perBatch = product(ArrayRef(in.dims).drop_front(batch)), inner = product(ArrayRef(in.dims).drop_front(batch + length));
+  int64_t perBatch = product(ArrayRef(in.dims).drop_front(batch)),
+          inner = product(ArrayRef(in.dims).drop_front(batch + length));
   std::vector<int64_t> values = indices.integers();
   Tensor source = in.dense(), out = makeTensor(in.type, resultDims(op));
   size_t piece = inner * in.width();
@@ -78,11 +79,16 @@ static Results gatherND(GatherNDOp op, const Tensor &in, const Tensor &indices) 
 /// One element of a scatter: out[to] = out[to] op update.
 template <class C> static C combine(ScatterKind kind, C a, C b) {
   switch (kind) {
-  case ScatterKind::add: return a + b;
-  case ScatterKind::mul: return a * b;
-  case ScatterKind::max: return b > a || b != b ? b : a;
-  case ScatterKind::min: return b < a || b != b ? b : a;
-  case ScatterKind::none: break;
+  case ScatterKind::add:
+    return a + b;
+  case ScatterKind::mul:
+    return a * b;
+  case ScatterKind::max:
+    return b > a || b != b ? b : a;
+  case ScatterKind::min:
+    return b < a || b != b ? b : a;
+  case ScatterKind::none:
+    break;
   }
   return b;
 }
@@ -136,7 +142,8 @@ static Results scatterND(ScatterNDOp op, Operands operands) {
   Tensor out = copyOf(operands[0]);
   int64_t length = operands[1].dims.back();
   Dims strides = stridesOf(out.dims);
-  int64_t tuples = product(ArrayRef(operands[1].dims).drop_back()), inner = product(ArrayRef(out.dims).drop_front(length));
+  int64_t tuples = product(ArrayRef(operands[1].dims).drop_back()),
+          inner = product(ArrayRef(out.dims).drop_front(length));
   std::vector<int64_t> values = operands[1].integers();
   for (int64_t t = 0; t < tuples; ++t) {
     int64_t to = 0;

@@ -5,7 +5,8 @@ using namespace mlir;
 using namespace mrcc;
 using namespace mrcc::fold;
 
-template <class C> static Tensor matmul(DType type, ArrayRef<int64_t> resultDims, const Tensor &lhs, const Tensor &rhs) {
+template <class C>
+static Tensor matmul(DType type, ArrayRef<int64_t> resultDims, const Tensor &lhs, const Tensor &rhs) {
   Dims a = lhs.dims, b = rhs.dims;
   if (a.size() == 1)
     a.insert(a.begin(), 1);
@@ -65,7 +66,8 @@ Results fold::evaluatePack(Operation *op, Operands operands) {
       for (int64_t o = 0; o < oc; ++o)
         for (int64_t i = 0; i < ic; ++i)
           for (int64_t t = 0; t < taps; ++t)
-            move((((((g * outer + i / kc) * blocks + o / 16) * taps + t) * kc) + i % kc) * 16 + o % 16, ((g * oc + o) * ic + i) * taps + t);
+            move((((((g * outer + i / kc) * blocks + o / 16) * taps + t) * kc) + i % kc) * 16 + o % 16,
+                 ((g * oc + o) * ic + i) * taps + t);
   } else { // depthwise
     int64_t c = d[0], taps = d[2] * d[3];
     for (int64_t i = 0; i < c; ++i)

@@ -19,7 +19,8 @@ template <class T> static void copyRow(uint8_t *to, int64_t toStep, const uint8_
 }
 
 /// Copies `dims` elements from one strided place to another. Dims that both sides walk alike are merged.
-static void copyStrided(ArrayRef<int64_t> dims, uint8_t *to, const Side &out, const uint8_t *from, const Side &in, size_t width) {
+static void copyStrided(ArrayRef<int64_t> dims, uint8_t *to, const Side &out, const uint8_t *from, const Side &in,
+                        size_t width) {
   Dims merged, a, b;
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] == 1)
@@ -51,10 +52,14 @@ static void copyStrided(ArrayRef<int64_t> dims, uint8_t *to, const Side &out, co
     if (toStep == 1 && fromStep == 1)
       return void(std::memcpy(p, q, n * w));
     switch (w) {
-    case 1: return copyRow<uint8_t>(p, toStep, q, fromStep, n);
-    case 2: return copyRow<uint16_t>(p, toStep, q, fromStep, n);
-    case 4: return copyRow<uint32_t>(p, toStep, q, fromStep, n);
-    default: return copyRow<uint64_t>(p, toStep, q, fromStep, n);
+    case 1:
+      return copyRow<uint8_t>(p, toStep, q, fromStep, n);
+    case 2:
+      return copyRow<uint16_t>(p, toStep, q, fromStep, n);
+    case 4:
+      return copyRow<uint32_t>(p, toStep, q, fromStep, n);
+    default:
+      return copyRow<uint64_t>(p, toStep, q, fromStep, n);
     }
   });
 }
@@ -169,10 +174,11 @@ static Tensor pad(PadOp op, Operands operands) {
   if (operands[3].present())
     axes = operands[3].integers();
   size_t n = operands[3].present() ? axes.size() : rank;
-  Dims begins(rank, 0), dims = resultDims(op), strides = stridesOf(in.dims);
+  Dims begins(rank, 0), ends(rank, 0), dims = resultDims(op), strides = stridesOf(in.dims);
   for (size_t i = 0; i < n; ++i) {
     int64_t axis = operands[3].present() ? axes[i] : i;
     begins[axis < 0 ? axis + rank : axis] = pads[i];
+    ends[axis < 0 ? axis + rank : axis] = pads[n + i];
   }
   std::vector<uint8_t> value(in.width());
   if (operands[2].present())
@@ -182,8 +188,11 @@ static Tensor pad(PadOp op, Operands operands) {
   Tensor out = makeTensor(in.type, dims);
   std::vector<std::vector<int64_t>> sources(rank);
   for (int64_t d = 0; d < rank; ++d)
-    for (int64_t i = 0; i < dims[d]; ++i)
-      sources[d].push_back(padSource(op.getMode(), i - begins[d], in.dims[d]));
+    for (int64_t i = 0; i < dims[d]; ++i) { // negative pads crop first, then the mode repeats what is left
+      int64_t first = std::max<int64_t>(-begins[d], 0), left = in.dims[d] - first - std::max<int64_t>(-ends[d], 0);
+      int64_t from = padSource(op.getMode(), i - begins[d] - first, left);
+      sources[d].push_back(from < 0 ? from : from + first);
+    }
   uint8_t *to = out.data();
   forEachPoint(dims, [&](ArrayRef<int64_t> at) {
     int64_t from = 0;
@@ -197,7 +206,9 @@ static Tensor pad(PadOp op, Operands operands) {
   return out;
 }
 
-static Tensor integersTensor(ArrayRef<int64_t> dims, const std::vector<int64_t> &values) { return fromValues(DType::i64, dims, values); }
+static Tensor integersTensor(ArrayRef<int64_t> dims, const std::vector<int64_t> &values) {
+  return fromValues(DType::i64, dims, values);
+}
 
 static Tensor shape(ShapeOp op, const Tensor &in) {
   int64_t rank = in.dims.size();
@@ -212,7 +223,8 @@ static Tensor range(RangeOp op, Operands operands) {
     C start = operands[0].all<C>()[0], delta = operands[2].all<C>()[0];
     std::vector<C> values(dims[0]);
     for (int64_t i = 0; i < dims[0]; ++i)
-      values[i] = std::is_same_v<C, double> ? C(start + C(i) * delta) : C(uint64_t(start) + uint64_t(i) * uint64_t(delta));
+      values[i] =
+          std::is_same_v<C, double> ? C(start + C(i) * delta) : C(uint64_t(start) + uint64_t(i) * uint64_t(delta));
     return fromValues(operands[0].type, dims, values);
   });
 }
@@ -232,17 +244,20 @@ Results fold::evaluateMovement(Operation *op, Operands operands) {
   if (auto o = dyn_cast<SplitOp>(op))
     return split(o, operands[0]);
   Dims dims = resultDims(op);
-  return std::vector<Tensor>{TypeSwitch<Operation *, Tensor>(op)
-                                 .Case([&](TransposeOp o) { return transpose(o, operands[0]); })
-                                 .Case<ReshapeOp, SqueezeOp, UnsqueezeOp, FlattenOp>([&](auto) { return renamed(operands[0], dims); })
-                                 .Case([&](ExpandOp) { return expand(operands[0], dims); })
-                                 .Case([&](TileOp) { return tile(operands[0], dims); })
-                                 .Case([&](ConcatOp o) { return concat(o, operands); })
-                                 .Case([&](SliceOp o) { return slice(o, operands); })
-                                 .Case([&](PadOp o) { return pad(o, operands); })
-                                 .Case([&](ShapeOp o) { return shape(o, operands[0]); })
-                                 .Case([&](SizeOp) { return integersTensor({}, {operands[0].size()}); })
-                                 .Case([&](RangeOp o) { return range(o, operands); })
-                                 .Case([&](FillOp) { return makeSplat(operands[1].type, dims, operands[1].bytes.take_front(operands[1].width())); })
-                                 .Case([&](IotaOp o) { return iota(o); })};
+  return std::vector<Tensor>{
+      TypeSwitch<Operation *, Tensor>(op)
+          .Case([&](TransposeOp o) { return transpose(o, operands[0]); })
+          .Case<ReshapeOp, SqueezeOp, UnsqueezeOp, FlattenOp>([&](auto) { return renamed(operands[0], dims); })
+          .Case([&](ExpandOp) { return expand(operands[0], dims); })
+          .Case([&](TileOp) { return tile(operands[0], dims); })
+          .Case([&](ConcatOp o) { return concat(o, operands); })
+          .Case([&](SliceOp o) { return slice(o, operands); })
+          .Case([&](PadOp o) { return pad(o, operands); })
+          .Case([&](ShapeOp o) { return shape(o, operands[0]); })
+          .Case([&](SizeOp) { return integersTensor({}, {operands[0].size()}); })
+          .Case([&](RangeOp o) { return range(o, operands); })
+          .Case([&](FillOp) {
+            return makeSplat(operands[1].type, dims, operands[1].bytes.take_front(operands[1].width()));
+          })
+          .Case([&](IotaOp o) { return iota(o); })};
 }

@@ -68,7 +68,8 @@ static std::vector<double> broadcastTo(const Tensor &t, ArrayRef<int64_t> dims) 
 static Tensor layerNorm(LayerNormOp op, Operands operands) {
   const Tensor &in = operands[0];
   std::vector<double> v = in.all<double>();
-  int64_t inner = product(ArrayRef(in.dims).drop_front(op.getAxis())), outer = product(ArrayRef(in.dims).take_front(op.getAxis()));
+  int64_t inner = product(ArrayRef(in.dims).drop_front(op.getAxis())),
+          outer = product(ArrayRef(in.dims).take_front(op.getAxis()));
   for (int64_t o = 0; o < outer; ++o)
     normalise(double(inner), op.getRms(), op.getEpsilon().convertToFloat(), [&](auto f) {
       for (int64_t i = 0; i < inner; ++i)

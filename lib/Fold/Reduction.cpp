@@ -12,15 +12,20 @@ template <class C> static C initial(ReduceKind kind, DType type) {
   bool floating = std::is_same_v<C, double>;
   unsigned bits = bitWidth(type);
   switch (kind) {
-  case ReduceKind::prod: return 1;
-  case ReduceKind::max: case ReduceKind::log_sum_exp:
-    return floating ? C(-HUGE_VAL) : type == DType::boolean || !std::is_signed_v<C> ? C(0) : C(-(uint64_t(1) << (bits - 1)));
+  case ReduceKind::prod:
+    return 1;
+  case ReduceKind::max:
+  case ReduceKind::log_sum_exp:
+    return floating                                         ? C(-HUGE_VAL)
+           : type == DType::boolean || !std::is_signed_v<C> ? C(0)
+                                                            : C(-(uint64_t(1) << (bits - 1)));
   case ReduceKind::min:
-    return floating                    ? C(HUGE_VAL)
-           : type == DType::boolean    ? C(1)
-           : std::is_signed_v<C>       ? C((uint64_t(1) << (bits - 1)) - 1)
-                                       : C(~uint64_t(0) >> (64 - bits));
-  default: return 0;
+    return floating                 ? C(HUGE_VAL)
+           : type == DType::boolean ? C(1)
+           : std::is_signed_v<C>    ? C((uint64_t(1) << (bits - 1)) - 1)
+                                    : C(~uint64_t(0) >> (64 - bits));
+  default:
+    return 0;
   }
 }
 
@@ -28,12 +33,22 @@ template <class C> static C initial(ReduceKind kind, DType type) {
 template <class C> static C step(ReduceKind kind, C acc, C v) {
   using Sum = std::conditional_t<std::is_same_v<C, double>, double, uint64_t>;
   switch (kind) {
-  case ReduceKind::sum: case ReduceKind::mean: case ReduceKind::log_sum: return C(Sum(acc) + Sum(v));
-  case ReduceKind::max: case ReduceKind::log_sum_exp: return v > acc || v != v ? v : acc;
-  case ReduceKind::min: return v < acc || v != v ? v : acc;
-  case ReduceKind::prod: return C(Sum(acc) * Sum(v));
-  case ReduceKind::sum_square: case ReduceKind::l2: return C(Sum(acc) + Sum(v) * Sum(v));
-  case ReduceKind::l1: return C(Sum(acc) + (v < 0 ? Sum(0) - Sum(v) : Sum(v)));
+  case ReduceKind::sum:
+  case ReduceKind::mean:
+  case ReduceKind::log_sum:
+    return C(Sum(acc) + Sum(v));
+  case ReduceKind::max:
+  case ReduceKind::log_sum_exp:
+    return v > acc || v != v ? v : acc;
+  case ReduceKind::min:
+    return v < acc || v != v ? v : acc;
+  case ReduceKind::prod:
+    return C(Sum(acc) * Sum(v));
+  case ReduceKind::sum_square:
+  case ReduceKind::l2:
+    return C(Sum(acc) + Sum(v) * Sum(v));
+  case ReduceKind::l1:
+    return C(Sum(acc) + (v < 0 ? Sum(0) - Sum(v) : Sum(v)));
   }
   return acc;
 }
@@ -108,7 +123,8 @@ template <class C> static Tensor reduce(ReduceOp op, const Tensor &in) {
       acc[i] = C(portable::log(sums[i]) + (std::isinf(double(acc[i])) || count == 0 ? 0 : double(acc[i])));
     break;
   }
-  default: break;
+  default:
+    break;
   }
   return fromValues(in.type, resultDims(op), acc);
 }

@@ -7,8 +7,10 @@ using namespace mrcc;
 using namespace mrcc::fold;
 
 /// Along `axis`: out[o] = sum of weight * in[index]. `values` has `dims`, which take the new size.
-static std::vector<double> alongAxis(const std::vector<double> &values, Dims &dims, int64_t axis, int64_t size, const ResizeTaps &taps) {
-  int64_t outer = product(ArrayRef(dims).take_front(axis)), in = dims[axis], inner = product(ArrayRef(dims).drop_front(axis + 1));
+static std::vector<double> alongAxis(const std::vector<double> &values, Dims &dims, int64_t axis, int64_t size,
+                                     const ResizeTaps &taps) {
+  int64_t outer = product(ArrayRef(dims).take_front(axis)), in = dims[axis],
+          inner = product(ArrayRef(dims).drop_front(axis + 1));
   dims[axis] = size;
   std::vector<double> out(outer * size * inner);
   for (int64_t o = 0; o < outer; ++o)

@@ -1,5 +1,5 @@
-// conv, conv_transpose and pool, channels last, any number of spatial dims: for each output point the window's taps, for
-// each tap a row of channels.
+// conv, conv_transpose and pool, channels last, any number of spatial dims: for each output point the window's taps,
+// for each tap a row of channels.
 #include "Elements.h"
 #include "mrcc/Fold/Math.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -44,7 +44,8 @@ template <class C> static std::vector<C> startWithBias(const Tensor &bias, int64
 template <class C> static Tensor conv(ConvOp op, Operands operands) {
   const Tensor &in = operands[0], &w = operands[1];
   Dims dims = resultDims(op);
-  ArrayRef<int64_t> spatialIn = ArrayRef(in.dims).drop_front().drop_back(), spatialOut = ArrayRef(dims).drop_front().drop_back();
+  ArrayRef<int64_t> spatialIn = ArrayRef(in.dims).drop_front().drop_back(),
+                    spatialOut = ArrayRef(dims).drop_front().drop_back();
   ArrayRef<int64_t> kernel = ArrayRef(w.dims).drop_front(2);
   int64_t oc = dims.back(), ic = in.dims.back(), groups = op.getGroup(), icGroup = ic / groups, ocGroup = oc / groups;
   int64_t pointsIn = product(spatialIn), pointsOut = product(spatialOut);
@@ -79,7 +80,8 @@ template <class C> static Tensor conv(ConvOp op, Operands operands) {
 template <class C> static Tensor convTranspose(ConvTransposeOp op, Operands operands) {
   const Tensor &in = operands[0], &w = operands[1];
   Dims dims = resultDims(op);
-  ArrayRef<int64_t> spatialIn = ArrayRef(in.dims).drop_front().drop_back(), spatialOut = ArrayRef(dims).drop_front().drop_back();
+  ArrayRef<int64_t> spatialIn = ArrayRef(in.dims).drop_front().drop_back(),
+                    spatialOut = ArrayRef(dims).drop_front().drop_back();
   ArrayRef<int64_t> kernel = ArrayRef(w.dims).drop_front(2);
   int64_t oc = dims.back(), ic = in.dims.back(), groups = op.getGroup(), icGroup = ic / groups, ocGroup = oc / groups;
   int64_t pointsIn = product(spatialIn), pointsOut = product(spatialOut);
@@ -128,12 +130,15 @@ static double power(double x, int64_t p) {
 
 template <class C> static Tensor pool(PoolOp op, const Tensor &in) {
   Dims dims = resultDims(op);
-  ArrayRef<int64_t> spatialIn = ArrayRef(in.dims).drop_front().drop_back(), spatialOut = ArrayRef(dims).drop_front().drop_back();
+  ArrayRef<int64_t> spatialIn = ArrayRef(in.dims).drop_front().drop_back(),
+                    spatialOut = ArrayRef(dims).drop_front().drop_back();
   int64_t channels = dims.back(), pointsIn = product(spatialIn), p = op.getP();
   SmallVector<WindowDim> windows = windowDims(op);
   std::vector<C> x = in.all<C>(), out(product(dims));
   bool isMax = op.getKind() == PoolKind::max_pool;
-  C lowest = std::is_same_v<C, double> ? C(-HUGE_VAL) : std::is_signed_v<C> ? C(-(uint64_t(1) << (bitWidth(in.type) - 1))) : C(0);
+  C lowest = std::is_same_v<C, double> ? C(-HUGE_VAL)
+             : std::is_signed_v<C>     ? C(-(uint64_t(1) << (bitWidth(in.type) - 1)))
+                                       : C(0);
   C *to = out.data();
   for (int64_t n = 0; n < dims[0]; ++n)
     forEachPoint(spatialOut, [&](ArrayRef<int64_t> at) {
@@ -159,7 +164,9 @@ template <class C> static Tensor pool(PoolOp op, const Tensor &in) {
         if (op.getKind() == PoolKind::average_pool)
           to[c] = std::is_same_v<C, double> ? C(to[c] / C(count)) : count ? C(to[c] / C(count)) : C(0);
         else
-          to[c] = C(p == 1 ? double(to[c]) : p == 2 ? std::sqrt(double(to[c])) : portable::pow(double(to[c]), 1.0 / double(p)));
+          to[c] = C(p == 1   ? double(to[c])
+                    : p == 2 ? std::sqrt(double(to[c]))
+                             : portable::pow(double(to[c]), 1.0 / double(p)));
       }
       to += channels;
     });

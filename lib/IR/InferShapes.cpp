@@ -54,8 +54,9 @@ std::optional<Dims> infer::broadcastOperands(Operation *op, ValueRange operands)
       StringRef note = frozen(v);
       for (Value other : operands)
         note = note.empty() ? frozen(other) : note;
-      shapeError(op) << "expected shapes that broadcast, got " << dimsText(all) << " and " << dimsText(b) << ": dimension "
-                     << rank - 1 - i << " is " << x << " and " << y << (note.empty() ? "" : "; one operand is a constant, frozen for another size");
+      shapeError(op) << "expected shapes that broadcast, got " << dimsText(all) << " and " << dimsText(b)
+                     << ": dimension " << rank - 1 - i << " is " << x << " and " << y
+                     << (note.empty() ? "" : "; one operand is a constant, frozen for another size");
       return std::nullopt;
     }
   }
@@ -88,19 +89,26 @@ static LogicalResult checkSameElement(Operation *op, Value a, Value b) {
 LogicalResult UnaryOp::inferShapes(SmallVectorImpl<Type> &types) {
   Type element = typeOf(getInput()).getElementType();
   switch (getKind()) {
-  case UnaryKind::is_nan: case UnaryKind::is_pos_inf: case UnaryKind::is_neg_inf: case UnaryKind::logical_not:
+  case UnaryKind::is_nan:
+  case UnaryKind::is_pos_inf:
+  case UnaryKind::is_neg_inf:
+  case UnaryKind::logical_not:
     if (getKind() == UnaryKind::logical_not && !element.isInteger(1))
       return shapeError(*this) << "expected a bool operand, got " << element;
     element = IntegerType::get(getContext(), 1);
     break;
-  case UnaryKind::abs: case UnaryKind::neg: case UnaryKind::sign: break;
+  case UnaryKind::abs:
+  case UnaryKind::neg:
+  case UnaryKind::sign:
+    break;
   case UnaryKind::bitwise_not:
     if (!isa<IntegerType>(element))
       return shapeError(*this) << "expected an integer operand, got " << element;
     break;
   default:
     if (!isa<FloatType>(element))
-      return shapeError(*this) << "expected a float operand of " << stringifyUnaryKind(getKind()) << ", got " << element;
+      return shapeError(*this) << "expected a float operand of " << stringifyUnaryKind(getKind()) << ", got "
+                               << element;
   }
   return give(types, dimsOf(getInput()), element);
 }
@@ -111,19 +119,29 @@ LogicalResult BinaryOp::inferShapes(SmallVectorImpl<Type> &types) {
   if (kind != BinaryKind::pow && failed(checkSameElement(*this, getLhs(), getRhs()))) // Pow takes any exponent
     return failure();
   switch (kind) {
-  case BinaryKind::logical_and: case BinaryKind::logical_or: case BinaryKind::logical_xor:
+  case BinaryKind::logical_and:
+  case BinaryKind::logical_or:
+  case BinaryKind::logical_xor:
     if (element != boolean)
       return shapeError(*this) << "expected bool operands, got " << element;
     break;
-  case BinaryKind::bitwise_and: case BinaryKind::bitwise_or: case BinaryKind::bitwise_xor:
-  case BinaryKind::shift_left: case BinaryKind::shift_right:
+  case BinaryKind::bitwise_and:
+  case BinaryKind::bitwise_or:
+  case BinaryKind::bitwise_xor:
+  case BinaryKind::shift_left:
+  case BinaryKind::shift_right:
     if (!isa<IntegerType>(element))
       return shapeError(*this) << "expected integer operands, got " << element;
     break;
-  case BinaryKind::eq: case BinaryKind::lt: case BinaryKind::le: case BinaryKind::gt: case BinaryKind::ge:
+  case BinaryKind::eq:
+  case BinaryKind::lt:
+  case BinaryKind::le:
+  case BinaryKind::gt:
+  case BinaryKind::ge:
     element = boolean;
     break;
-  default: break;
+  default:
+    break;
   }
   auto dims = broadcastOperands(*this, {getLhs(), getRhs()});
   return dims ? give(types, *dims, element) : failure();
@@ -191,11 +209,12 @@ LogicalResult MatMulOp::inferShapes(SmallVectorImpl<Type> &types) {
   int64_t inner = a.back();
   if (!mergeDim(inner, b[b.size() - 2]))
     return shapeError(*this) << "expected equal inner dimensions, got " << dimsText(dimsOf(getLhs())) << " and "
-                             << dimsText(weightDims(*this)) << ": " << a.back() << " and " << b[b.size() - 2] << frozen(getLhs());
+                             << dimsText(weightDims(*this)) << ": " << a.back() << " and " << b[b.size() - 2]
+                             << frozen(getLhs());
   auto dims = broadcastShapes(ArrayRef(a).drop_back(2), ArrayRef(b).drop_back(2));
   if (!dims)
-    return shapeError(*this) << "expected batch dimensions that broadcast, got " << dimsText(dimsOf(getLhs())) << " and "
-                             << dimsText(dimsOf(getRhs()));
+    return shapeError(*this) << "expected batch dimensions that broadcast, got " << dimsText(dimsOf(getLhs()))
+                             << " and " << dimsText(dimsOf(getRhs()));
   if (!rowVector)
     dims->push_back(a[a.size() - 2]);
   if (!columnVector)
@@ -217,7 +236,8 @@ LogicalResult AttentionOp::inferShapes(SmallVectorImpl<Type> &types) {
     Dims scores = {a[0], a[1], a[2], b[2]};
     auto all = broadcastShapes(scores, dimsOf(getMask()));
     if (!all || all->size() != 4)
-      return shapeError(*this) << "expected a mask that broadcasts to " << dimsText(scores) << ", got " << dimsText(dimsOf(getMask()));
+      return shapeError(*this) << "expected a mask that broadcasts to " << dimsText(scores) << ", got "
+                               << dimsText(dimsOf(getMask()));
   }
   return give(types, {a[0], a[1], a[2], c[3]}, typeOf(q).getElementType());
 }
@@ -234,7 +254,8 @@ LogicalResult BatchNormOp::inferShapes(SmallVectorImpl<Type> &types) {
   if (dimsOf(getInput()).empty())
     return shapeError(*this) << "expected an input with channels, got a scalar";
   int64_t channels = dimsOf(getInput()).back();
-  for (auto [v, name] : {std::pair(getScale(), "scale"), {getBias(), "bias"}, {getMean(), "mean"}, {getVariance(), "variance"}})
+  for (auto [v, name] :
+       {std::pair(getScale(), "scale"), {getBias(), "bias"}, {getMean(), "mean"}, {getVariance(), "variance"}})
     if (failed(checkChannels(*this, v, name, channels)))
       return failure();
   return success();
@@ -247,8 +268,8 @@ LogicalResult LayerNormOp::inferShapes(SmallVectorImpl<Type> &types) {
   for (Value v : {getScale(), getBias()}) {
     auto all = isNone(v) ? std::nullopt : broadcastShapes(dimsOf(getInput()), dimsOf(v));
     if (!isNone(v) && (!all || all->size() != dimsOf(getInput()).size()))
-      return shapeError(*this) << "expected scale and bias that broadcast to " << dimsText(dimsOf(getInput())) << ", got "
-                               << dimsText(dimsOf(v));
+      return shapeError(*this) << "expected scale and bias that broadcast to " << dimsText(dimsOf(getInput()))
+                               << ", got " << dimsText(dimsOf(v));
   }
   return success();
 }

@@ -31,7 +31,8 @@ LogicalResult TransposeOp::inferShapes(SmallVectorImpl<Type> &types) {
   ArrayRef<int64_t> dims = dimsOf(getInput()), perm = getPerm();
   Dims sorted(perm), out;
   llvm::sort(sorted);
-  if (perm.size() != dims.size() || !llvm::all_of(llvm::enumerate(sorted), [](auto p) { return p.value() == int64_t(p.index()); }))
+  if (perm.size() != dims.size() ||
+      !llvm::all_of(llvm::enumerate(sorted), [](auto p) { return p.value() == int64_t(p.index()); }))
     return shapeError(*this) << "expected a permutation of " << dims.size() << " dimensions, got [" << perm << "]";
   for (int64_t p : perm)
     out.push_back(dims[p]);
@@ -81,7 +82,8 @@ LogicalResult ReshapeOp::inferShapes(SmallVectorImpl<Type> &types) {
       out.push_back(unknown);
     } else if (*entry == 0 && !getAllowzero()) {
       if (i >= dims.size())
-        return shapeError(*this) << "expected a dimension " << i << " to copy for the 0 in shape, got " << dimsText(dims);
+        return shapeError(*this) << "expected a dimension " << i << " to copy for the 0 in shape, got "
+                                 << dimsText(dims);
       out.push_back(dims[i]);
     } else if (*entry < 0) {
       return shapeError(*this) << "expected entries of shape of at least -1, got " << *entry;
@@ -110,8 +112,8 @@ LogicalResult ReshapeOp::inferShapes(SmallVectorImpl<Type> &types) {
     std::string wanted;
     for (auto &entry : *target)
       wanted += (wanted.empty() ? "" : "x") + (entry ? std::to_string(*entry) : "?");
-    return shapeError(*this) << "expected a shape of " << elements << " elements for " << dimsText(dims) << ", got " << wanted
-                             << frozen(getShape());
+    return shapeError(*this) << "expected a shape of " << elements << " elements for " << dimsText(dims) << ", got "
+                             << wanted << frozen(getShape());
   };
   if (unknowns == 0 && elements != rest)
     return mismatch();
@@ -183,7 +185,8 @@ LogicalResult ExpandOp::inferShapes(SmallVectorImpl<Type> &types) {
   Dims out;
   for (size_t i = 0; i < rank; ++i) {
     int64_t d = i + dims.size() < rank ? 1 : dims[i + dims.size() - rank];
-    std::optional<int64_t> t = i + target->size() < rank ? std::optional<int64_t>(1) : (*target)[i + target->size() - rank];
+    std::optional<int64_t> t =
+        i + target->size() < rank ? std::optional<int64_t>(1) : (*target)[i + target->size() - rank];
     if (t && *t < 0)
       return shapeError(*this) << "expected entries of shape of at least 0, got " << *t;
     if (!t)
@@ -193,8 +196,8 @@ LogicalResult ExpandOp::inferShapes(SmallVectorImpl<Type> &types) {
     else if (*t == 1)
       out.push_back(d);
     else
-      return shapeError(*this) << "expected a shape that " << dimsText(dims) << " broadcasts to, got " << *t << " where the input has " << d
-                               << frozen(getShape());
+      return shapeError(*this) << "expected a shape that " << dimsText(dims) << " broadcasts to, got " << *t
+                               << " where the input has " << d << frozen(getShape());
   }
   return give(types, out, typeOf(getInput()).getElementType());
 }
@@ -228,12 +231,13 @@ LogicalResult ConcatOp::inferShapes(SmallVectorImpl<Type> &types) {
   for (auto [n, v] : llvm::enumerate(getInputs())) {
     ArrayRef<int64_t> dims = dimsOf(v);
     if (dims.size() != out.size() || typeOf(v).getElementType() != typeOf(getInputs()[0]).getElementType())
-      return shapeError(*this) << "expected operands of one rank and type, got " << getInputs()[0].getType() << " and " << v.getType();
+      return shapeError(*this) << "expected operands of one rank and type, got " << getInputs()[0].getType() << " and "
+                               << v.getType();
     for (size_t i = 0; i < dims.size(); ++i)
       if (int64_t(i) != axis && !mergeDim(out[i], dims[i]))
-        return shapeError(*this) << "expected equal dimensions but along axis " << axis << ", got " << dimsText(dimsOf(getInputs()[0]))
-                                 << " and " << dimsText(dims) << " (operand " << n << "): dimension " << i << " is " << out[i] << " and "
-                                 << dims[i] << frozen(v);
+        return shapeError(*this) << "expected equal dimensions but along axis " << axis << ", got "
+                                 << dimsText(dimsOf(getInputs()[0])) << " and " << dimsText(dims) << " (operand " << n
+                                 << "): dimension " << i << " is " << out[i] << " and " << dims[i] << frozen(v);
     sum = sum == unknown || dims[axis] == unknown ? unknown : sum + dims[axis];
   }
   out[axis] = sum;
@@ -271,7 +275,8 @@ LogicalResult SplitOp::inferShapes(SmallVectorImpl<Type> &types) {
     (void)give(types, dims, typeOf(getInput()).getElementType());
   }
   if (sum != unknown && whole != unknown && sum != whole)
-    return shapeError(*this) << "expected sizes that sum to " << whole << " along axis " << axis << ", got " << sum << frozen(getSizes());
+    return shapeError(*this) << "expected sizes that sum to " << whole << " along axis " << axis << ", got " << sum
+                             << frozen(getSizes());
   return success();
 }
 
@@ -290,7 +295,10 @@ static LogicalResult checkAxes(Operation *op, std::optional<SmallVector<int64_t>
 LogicalResult SliceOp::inferShapes(SmallVectorImpl<Type> &types) {
   Dims dims(dimsOf(getInput()));
   int64_t rank = dims.size();
-  for (auto [v, name] : {std::pair<Value, const char *>(getStarts(), "starts"), {getEnds(), "ends"}, {getAxes(), "axes"}, {getSteps(), "steps"}})
+  for (auto [v, name] : {std::pair<Value, const char *>(getStarts(), "starts"),
+                         {getEnds(), "ends"},
+                         {getAxes(), "axes"},
+                         {getSteps(), "steps"}})
     if (failed(checkIntegers(*this, v, name)))
       return failure();
   auto starts = partialIntegers(getStarts()), ends = partialIntegers(getEnds());
@@ -304,12 +312,14 @@ LogicalResult SliceOp::inferShapes(SmallVectorImpl<Type> &types) {
   }
   size_t n = starts->size();
   if (ends->size() != n || (axes && axes->size() != n) || (steps && steps->size() != n) || int64_t(n) > rank)
-    return shapeError(*this) << "expected starts, ends, axes and steps of one length up to " << rank << ", got " << n << ", " << ends->size()
-                             << ", " << (axes ? axes->size() : n) << " and " << (steps ? steps->size() : n);
+    return shapeError(*this) << "expected starts, ends, axes and steps of one length up to " << rank << ", got " << n
+                             << ", " << ends->size() << ", " << (axes ? axes->size() : n) << " and "
+                             << (steps ? steps->size() : n);
   for (size_t i = 0; i < n; ++i) {
     int64_t axis = axes ? (*axes)[i] : i;
     int64_t &d = dims[axis < 0 ? axis + rank : axis];
-    std::optional<int64_t> start = (*starts)[i], end = (*ends)[i], step = steps ? (*steps)[i] : std::optional<int64_t>(1);
+    std::optional<int64_t> start = (*starts)[i], end = (*ends)[i],
+                           step = steps ? (*steps)[i] : std::optional<int64_t>(1);
     if (step && *step == 0)
       return shapeError(*this) << "expected steps other than 0";
     bool whole = start && end && step && *start == 0 && *step == 1 && *end == INT64_MAX; // all of an unknown dimension
@@ -347,14 +357,16 @@ LogicalResult PadOp::inferShapes(SmallVectorImpl<Type> &types) {
     }
     int64_t out = d + *begin + *end;
     if (out < 0 || *begin > INT32_MAX || *end > INT32_MAX)
-      return shapeError(*this) << "cannot pad dimension " << axis << " of size " << d << " by " << *begin << " and " << *end;
+      return shapeError(*this) << "cannot pad dimension " << axis << " of size " << d << " by " << *begin << " and "
+                               << *end;
     bool mirrors = getMode() == PadMode::reflect, repeats = getMode() == PadMode::edge || getMode() == PadMode::wrap;
     int64_t longest = std::max(*begin, *end);
     if (longest > 0 && ((repeats && d == 0) || (mirrors && d == 0)))
-      return shapeError(*this) << "expected elements to repeat along axis " << axis << ", got " << dimsText(dimsOf(getInput()));
+      return shapeError(*this) << "expected elements to repeat along axis " << axis << ", got "
+                               << dimsText(dimsOf(getInput()));
     if (mirrors && d > 1 && longest >= d)
-      return shapeError(*this) << "expected reflecting pads below the dimension's size " << d << " along axis " << axis << ", got "
-                               << longest << frozen(getPads());
+      return shapeError(*this) << "expected reflecting pads below the dimension's size " << d << " along axis " << axis
+                               << ", got " << longest << frozen(getPads());
     d = out;
   }
   return give(types, dims, typeOf(getInput()).getElementType());
@@ -395,12 +407,14 @@ static LogicalResult checkTuples(Operation *op, Value input, Value indices, int6
   if (failed(checkIndices(op, indices)))
     return failure();
   if (at.empty() || dims.empty() || batch < 0 || batch >= int64_t(std::min(at.size(), dims.size())))
-    return shapeError(op) << "expected indices and input of rank above " << batch << ", got " << dimsText(at) << " and " << dimsText(dims);
+    return shapeError(op) << "expected indices and input of rank above " << batch << ", got " << dimsText(at) << " and "
+                          << dimsText(dims);
   length = at.back();
   if (length == unknown)
     return shapeError(op) << "expected indices with a known last dimension, got " << dimsText(at);
   if (length < 1 || batch + length > int64_t(dims.size()))
-    return shapeError(op) << "expected index tuples of 1 to " << dims.size() - batch << " for " << dimsText(dims) << ", got " << length;
+    return shapeError(op) << "expected index tuples of 1 to " << dims.size() - batch << " for " << dimsText(dims)
+                          << ", got " << length;
   return success();
 }
 
@@ -421,13 +435,14 @@ LogicalResult ScatterElementsOp::inferShapes(SmallVectorImpl<Type> &types) {
   types.push_back(getInput().getType());
   int64_t rank = typeOf(getInput()).getRank();
   if (failed(checkAxis(*this, getAxis(), rank)) || failed(checkIndices(*this, getIndices())) ||
-      failed(checkRank(*this, getIndices(), "indices", rank)) || failed(checkRank(*this, getUpdates(), "updates", rank)))
+      failed(checkRank(*this, getIndices(), "indices", rank)) ||
+      failed(checkRank(*this, getUpdates(), "updates", rank)))
     return failure();
   Dims at(dimsOf(getIndices()));
   for (auto [i, d] : llvm::enumerate(at))
     if (!mergeDim(d, dimsOf(getUpdates())[i]))
-      return shapeError(*this) << "expected updates of the indices' shape " << dimsText(dimsOf(getIndices())) << ", got "
-                               << dimsText(dimsOf(getUpdates()));
+      return shapeError(*this) << "expected updates of the indices' shape " << dimsText(dimsOf(getIndices()))
+                               << ", got " << dimsText(dimsOf(getUpdates()));
   return success();
 }
 
@@ -452,29 +467,32 @@ LogicalResult ShapeOp::inferShapes(SmallVectorImpl<Type> &types) {
   return give(types, {range.count}, IntegerType::get(getContext(), 64));
 }
 
-LogicalResult SizeOp::inferShapes(SmallVectorImpl<Type> &types) { return give(types, {}, IntegerType::get(getContext(), 64)); }
+LogicalResult SizeOp::inferShapes(SmallVectorImpl<Type> &types) {
+  return give(types, {}, IntegerType::get(getContext(), 64));
+}
 
 LogicalResult RangeOp::inferShapes(SmallVectorImpl<Type> &types) {
   Type element = typeOf(getStart()).getElementType();
   for (Value v : {getStart(), getLimit(), getDelta()}) {
     int64_t n;
     if (!product(dimsOf(v), n) || n != 1 || typeOf(v).getElementType() != element)
-      return shapeError(*this) << "expected three scalars of one type, got " << getStart().getType() << ", " << getLimit().getType()
-                               << " and " << getDelta().getType();
+      return shapeError(*this) << "expected three scalars of one type, got " << getStart().getType() << ", "
+                               << getLimit().getType() << " and " << getDelta().getType();
   }
   auto scalar = [](Value v) -> std::optional<double> {
     if (auto known = getScalar(v))
       return known;
     auto partial = partialIntegers(v);
-    return partial && partial->size() == 1 && (*partial)[0] ? std::optional<double>(double(*(*partial)[0])) : std::nullopt;
+    return partial && partial->size() == 1 && (*partial)[0] ? std::optional<double>(double(*(*partial)[0]))
+                                                            : std::nullopt;
   };
   auto start = scalar(getStart()), limit = scalar(getLimit()), delta = scalar(getDelta());
   if (!start || !limit || !delta)
     return give(types, {unknown}, element);
   auto n = rangeLength(*start, *limit, *delta);
   if (!n)
-    return shapeError(*this) << "cannot count from " << std::to_string(*start) << " to " << std::to_string(*limit) << " by "
-                             << std::to_string(*delta);
+    return shapeError(*this) << "cannot count from " << std::to_string(*start) << " to " << std::to_string(*limit)
+                             << " by " << std::to_string(*delta);
   return give(types, {*n}, element);
 }
 

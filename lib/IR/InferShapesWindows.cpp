@@ -14,7 +14,8 @@ static LogicalResult checkWindow(Operation *op, int64_t spatial, ArrayRef<int64_
   auto size = [&](ArrayRef<int64_t> values, const char *name, int64_t n) -> LogicalResult {
     if (int64_t(values.size()) == n)
       return success();
-    return shapeError(op) << "expected " << n << " " << name << " for " << spatial << " spatial dimensions, got " << values.size();
+    return shapeError(op) << "expected " << n << " " << name << " for " << spatial << " spatial dimensions, got "
+                          << values.size();
   };
   if (failed(size(kernel, "kernel dims", spatial)) || failed(size(strides, "strides", spatial)) ||
       failed(size(dilations, "dilations", spatial)) || failed(size(pads, "pads", 2 * spatial)))
@@ -29,14 +30,14 @@ static LogicalResult checkWindow(Operation *op, int64_t spatial, ArrayRef<int64_
 }
 
 /// [N, out..., channels], or an error where a window does not fit.
-static LogicalResult giveWindows(Operation *op, Types &types, Value input, ArrayRef<int64_t> kernel, ArrayRef<int64_t> dilations,
-                                 int64_t channels) {
+static LogicalResult giveWindows(Operation *op, Types &types, Value input, ArrayRef<int64_t> kernel,
+                                 ArrayRef<int64_t> dilations, int64_t channels) {
   Dims out = {dimsOf(input)[0]};
   for (auto [i, w] : llvm::enumerate(windowDims(op))) {
     if (w.out != unknown && w.out < 1)
-      return shapeError(op) << "expected an output of at least 1, got spatial dimension " << i << " of size " << dimsOf(input)[i + 1]
-                            << " with pads " << w.padBegin << " and " << w.padEnd << " and a window of "
-                            << dilations[i] * (kernel[i] - 1) + 1;
+      return shapeError(op) << "expected an output of at least 1, got spatial dimension " << i << " of size "
+                            << dimsOf(input)[i + 1] << " with pads " << w.padBegin << " and " << w.padEnd
+                            << " and a window of " << dilations[i] * (kernel[i] - 1) + 1;
     out.push_back(w.out);
   }
   out.push_back(channels);
@@ -58,7 +59,8 @@ LogicalResult ConvOp::inferShapes(SmallVectorImpl<Type> &types) {
   if (int64_t(all.size()) != rank)
     return shapeError(*this) << "expected weights of rank " << rank << ", got " << dimsText(all);
   ArrayRef<int64_t> weights = all;
-  if (rank < 3 || failed(checkWindow(*this, rank - 2, weights.drop_front(2), getStrides(), getDilations(), getPads(), getAutoPad())))
+  if (rank < 3 || failed(checkWindow(*this, rank - 2, weights.drop_front(2), getStrides(), getDilations(), getPads(),
+                                     getAutoPad())))
     return rank < 3 ? checkWindow(*this, rank - 2, {}, {}, {}, {}, "") : failure();
   if (failed(checkGroup(*this, dimsOf(getInput()).back(), weights[1], getGroup())) ||
       failed(checkChannels(*this, getBias(), "bias", weights[0])))
@@ -76,9 +78,11 @@ LogicalResult ConvTransposeOp::inferShapes(SmallVectorImpl<Type> &types) {
   if (int64_t(all.size()) != rank)
     return shapeError(*this) << "expected weights of rank " << rank << ", got " << dimsText(all);
   ArrayRef<int64_t> weights = all;
-  if (rank < 3 || failed(checkWindow(*this, rank - 2, weights.drop_front(2), getStrides(), getDilations(), getPads(), getAutoPad())))
+  if (rank < 3 || failed(checkWindow(*this, rank - 2, weights.drop_front(2), getStrides(), getDilations(), getPads(),
+                                     getAutoPad())))
     return rank < 3 ? checkWindow(*this, rank - 2, {}, {}, {}, {}, "") : failure();
-  if (int64_t(getOutputPadding().size()) != rank - 2 || (getOutputShape() && int64_t(getOutputShape()->size()) != rank - 2))
+  if (int64_t(getOutputPadding().size()) != rank - 2 ||
+      (getOutputShape() && int64_t(getOutputShape()->size()) != rank - 2))
     return shapeError(*this) << "expected " << rank - 2 << " output paddings and output dims, one a spatial dimension";
   int64_t channels = dimsOf(getInput()).back(), group = getGroup(), outputs = weights[1];
   if (group < 1 || (channels != unknown && channels % group != 0))
@@ -117,12 +121,15 @@ LogicalResult ResizeOp::inferShapes(SmallVectorImpl<Type> &types) {
   if (auto all = resizeDims(*this)) {
     for (auto [axis, d] : llvm::zip_equal(getAxes(), *all)) {
       if (d.out < 0 || d.scale < 0 || (d.out > 0 && dims[axis] == 0))
-        return shapeError(*this) << "expected positive scales and sizes, got " << dims[axis] << " to " << d.out << " along axis " << axis;
+        return shapeError(*this) << "expected positive scales and sizes, got " << dims[axis] << " to " << d.out
+                                 << " along axis " << axis;
       dims[axis] = d.out;
     }
     return give(types, dims, typeOf(getInput()).getElementType());
   }
-  auto sizes = bySizes && getAspectPolicy() != "not_larger" && getAspectPolicy() != "not_smaller" ? partialIntegers(operand) : std::nullopt;
+  auto sizes = bySizes && getAspectPolicy() != "not_larger" && getAspectPolicy() != "not_smaller"
+                   ? partialIntegers(operand)
+                   : std::nullopt;
   auto scales = bySizes ? std::nullopt : getFloats(operand);
   for (auto [i, axis] : llvm::enumerate(getAxes())) {
     if (scales && i < scales->size() && dims[axis] != unknown)
@@ -151,7 +158,8 @@ LogicalResult PackOp::inferShapes(SmallVectorImpl<Type> &types) {
   } else if (getForm() == "depthwise" && dims.size() == 4 && dims[1] == 1) {
     out = {dims[2] * dims[3], dims[0]};
   } else {
-    return shapeError(*this) << "cannot pack " << dimsText(dims) << " in form '" << getForm() << "' with group " << group;
+    return shapeError(*this) << "cannot pack " << dimsText(dims) << " in form '" << getForm() << "' with group "
+                             << group;
   }
   return give(types, out, typeOf(getInput()).getElementType());
 }

@@ -1,3 +1,4 @@
+// The coordinates and filters of ONNX Resize; see the header.
 #include "mrcc/IR/Resize.h"
 #include <cmath>
 

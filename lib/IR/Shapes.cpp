@@ -59,10 +59,12 @@ struct PartialEvaluator {
         return SmallVector<Entry>(values->begin(), values->end());
       return ofType(type);
     }
-    Entries entries = llvm::TypeSwitch<Operation *, Entries>(op)
-                          .Case<ShapeOp, SizeOp, ConcatOp, GatherOp, SliceOp, BinaryOp, SelectOp, CastOp>([&](auto o) { return of(o); })
-                          .Case<SqueezeOp, UnsqueezeOp, ReshapeOp, FlattenOp>([&](auto o) { return visit(o.getInput()); })
-                          .Default([](Operation *) { return std::nullopt; });
+    Entries entries =
+        llvm::TypeSwitch<Operation *, Entries>(op)
+            .Case<ShapeOp, SizeOp, ConcatOp, GatherOp, SliceOp, BinaryOp, SelectOp, CastOp>(
+                [&](auto o) { return of(o); })
+            .Case<SqueezeOp, UnsqueezeOp, ReshapeOp, FlattenOp>([&](auto o) { return visit(o.getInput()); })
+            .Default([](Operation *) { return std::nullopt; });
     // The declared type decides the number where the walk found another or none.
     if (type.hasStaticShape() && (!entries || int64_t(entries->size()) != type.getNumElements()))
       return ofType(type);
@@ -91,7 +93,8 @@ struct PartialEvaluator {
     return all;
   }
   Entries of(GatherOp op) {
-    Entries input = typeOf(op.getInput()).getRank() == 1 ? visit(op.getInput()) : std::nullopt, indices = visit(op.getIndices());
+    Entries input = typeOf(op.getInput()).getRank() == 1 ? visit(op.getInput()) : std::nullopt,
+            indices = visit(op.getIndices());
     if (!input || !indices)
       return std::nullopt;
     SmallVector<Entry> out;
@@ -113,7 +116,9 @@ struct PartialEvaluator {
       out.push_back((*input)[range.start + i * range.step]);
     return out;
   }
-  Entries of(CastOp op) { return op.getTo().isSignlessInteger(64) || op.getTo().isSignlessInteger(32) ? visit(op.getInput()) : std::nullopt; }
+  Entries of(CastOp op) {
+    return op.getTo().isSignlessInteger(64) || op.getTo().isSignlessInteger(32) ? visit(op.getInput()) : std::nullopt;
+  }
   Entries of(SelectOp op) {
     Entries c = visit(op.getCondition()), a = visit(op.getA()), b = visit(op.getB());
     if (!c || !a || !b)
@@ -121,7 +126,8 @@ struct PartialEvaluator {
     size_t n = std::max({c->size(), a->size(), b->size()});
     SmallVector<Entry> out;
     for (size_t i = 0; i < n; ++i) {
-      if ((c->size() != n && c->size() != 1) || (a->size() != n && a->size() != 1) || (b->size() != n && b->size() != 1))
+      if ((c->size() != n && c->size() != 1) || (a->size() != n && a->size() != 1) ||
+          (b->size() != n && b->size() != 1))
         return std::nullopt;
       Entry condition = (*c)[c->size() == 1 ? 0 : i];
       Entry x = (*a)[a->size() == 1 ? 0 : i], y = (*b)[b->size() == 1 ? 0 : i];
@@ -132,17 +138,28 @@ struct PartialEvaluator {
   static Entry apply(BinaryKind kind, int64_t a, int64_t b) {
     int64_t r = 0;
     switch (kind) {
-    case BinaryKind::add: return __builtin_add_overflow(a, b, &r) ? Entry() : Entry(r);
-    case BinaryKind::sub: return __builtin_sub_overflow(a, b, &r) ? Entry() : Entry(r);
-    case BinaryKind::mul: return __builtin_mul_overflow(a, b, &r) ? Entry() : Entry(r);
-    case BinaryKind::div: return b == 0 || b == -1 ? Entry() : Entry(a / b);
-    case BinaryKind::mod: return b <= 0 || a < 0 ? Entry() : Entry(a % b);
-    case BinaryKind::max: return std::max(a, b);
-    case BinaryKind::min: return std::min(a, b);
-    case BinaryKind::eq: return a == b;
-    case BinaryKind::lt: return a < b;
-    case BinaryKind::gt: return a > b;
-    default: return std::nullopt;
+    case BinaryKind::add:
+      return __builtin_add_overflow(a, b, &r) ? Entry() : Entry(r);
+    case BinaryKind::sub:
+      return __builtin_sub_overflow(a, b, &r) ? Entry() : Entry(r);
+    case BinaryKind::mul:
+      return __builtin_mul_overflow(a, b, &r) ? Entry() : Entry(r);
+    case BinaryKind::div:
+      return b == 0 || b == -1 ? Entry() : Entry(a / b);
+    case BinaryKind::mod:
+      return b <= 0 || a < 0 ? Entry() : Entry(a % b);
+    case BinaryKind::max:
+      return std::max(a, b);
+    case BinaryKind::min:
+      return std::min(a, b);
+    case BinaryKind::eq:
+      return a == b;
+    case BinaryKind::lt:
+      return a < b;
+    case BinaryKind::gt:
+      return a > b;
+    default:
+      return std::nullopt;
     }
   }
   Entries of(BinaryOp op) {
@@ -161,7 +178,9 @@ struct PartialEvaluator {
 };
 } // namespace
 
-std::optional<SmallVector<std::optional<int64_t>>> mrcc::partialIntegers(Value value) { return PartialEvaluator().visit(value); }
+std::optional<SmallVector<std::optional<int64_t>>> mrcc::partialIntegers(Value value) {
+  return PartialEvaluator().visit(value);
+}
 
 std::optional<SmallVector<double>> mrcc::getFloats(Value value) {
   auto data = getConstant(value);
@@ -242,8 +261,8 @@ std::optional<SmallVector<PadRange>> mrcc::padRanges(Operation *op) {
 
 //===-- windows ---------------------------------------------------------------------------------------------------===//
 
-WindowDim mrcc::windowDim(StringRef autoPad, int64_t in, int64_t kernel, int64_t stride, int64_t dilation, int64_t padBegin,
-                          int64_t padEnd, bool ceil) {
+WindowDim mrcc::windowDim(StringRef autoPad, int64_t in, int64_t kernel, int64_t stride, int64_t dilation,
+                          int64_t padBegin, int64_t padEnd, bool ceil) {
   int64_t extent = dilation * (kernel - 1) + 1;
   if (autoPad.starts_with("SAME")) {
     if (in == unknown)
@@ -267,7 +286,8 @@ WindowDim mrcc::windowDim(StringRef autoPad, int64_t in, int64_t kernel, int64_t
 }
 
 WindowDim mrcc::transposedWindowDim(StringRef autoPad, int64_t in, int64_t kernel, int64_t stride, int64_t dilation,
-                                    int64_t padBegin, int64_t padEnd, int64_t outputPadding, std::optional<int64_t> outputShape) {
+                                    int64_t padBegin, int64_t padEnd, int64_t outputPadding,
+                                    std::optional<int64_t> outputShape) {
   if (in == unknown)
     return {outputShape.value_or(unknown), padBegin, padEnd};
   int64_t full = stride * (in - 1) + outputPadding + dilation * (kernel - 1) + 1;
@@ -314,14 +334,15 @@ SmallVector<WindowDim> mrcc::windowDims(Operation *op) {
         auto dims = weightDims(o);
         ArrayRef<int64_t> kernel = ArrayRef(dims).drop_front(2);
         each(o.getInput(), [&](size_t i, int64_t in) {
-          return windowDim(o.getAutoPad(), in, kernel[i], o.getStrides()[i], o.getDilations()[i], pads[i], pads[i + pads.size() / 2], false);
+          return windowDim(o.getAutoPad(), in, kernel[i], o.getStrides()[i], o.getDilations()[i], pads[i],
+                           pads[i + pads.size() / 2], false);
         });
       })
       .Case([&](PoolOp o) {
         ArrayRef<int64_t> pads = o.getPads();
         each(o.getInput(), [&](size_t i, int64_t in) {
-          return windowDim(o.getAutoPad(), in, o.getKernel()[i], o.getStrides()[i], o.getDilations()[i], pads[i], pads[i + pads.size() / 2],
-                           o.getCeilMode());
+          return windowDim(o.getAutoPad(), in, o.getKernel()[i], o.getStrides()[i], o.getDilations()[i], pads[i],
+                           pads[i + pads.size() / 2], o.getCeilMode());
         });
       })
       .Case([&](ConvTransposeOp o) {

@@ -1,10 +1,10 @@
-// The constant evaluator against NumPy and ONNX Runtime: each function of data/fold-cases.txt (written by fold_cases.py)
-// returns pairs of a computed value and the expected one. Shape inference is checked on the same ops: from constant
-// operands it must find the declared, static types.
+// The constant evaluator against NumPy and ONNX Runtime: each function of data/fold-cases.txt (written by
+// fold_cases.py) returns pairs of a computed value and the expected one. Shape inference is checked on the same ops:
+// from constant operands it must find the declared, static types.
 #include "mrcc/Fold/Evaluate.h"
-#include "mrcc/IR/Shapes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
+#include "mrcc/IR/Shapes.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 #include <cstdlib>
@@ -104,7 +104,8 @@ TEST_CASE("values of ops on constants") {
       }
       for (auto [result, value] : llvm::zip_equal(op.getResults(), *results)) {
         auto kept = std::make_shared<Evaluated>(std::move(value));
-        CHECK(kept->bytes.size() == (kept->splat ? std::max(1u, bitWidth(toDType(kept->type.getElementType())) / 8) : byteSize(kept->type)));
+        CHECK(kept->bytes.size() ==
+              (kept->splat ? std::max(1u, bitWidth(toDType(kept->type.getElementType())) / 8) : byteSize(kept->type)));
         values[result] = {kept->type, kept->bytes, kept->splat, kept};
       }
     }
@@ -112,10 +113,12 @@ TEST_CASE("values of ops on constants") {
 }
 
 /// Evaluates the one op of a function body that is given as text.
-static llvm::Expected<std::vector<Evaluated>> evaluateText(MLIRContext &context, const std::string &body, OwningOpRef<ModuleOp> &module) {
+static llvm::Expected<std::vector<Evaluated>> evaluateText(MLIRContext &context, const std::string &body,
+                                                           OwningOpRef<ModuleOp> &module) {
   module = parseSourceString<ModuleOp>("func.func @f() {\n" + body + "\nreturn }", &context);
   REQUIRE(module);
-  Operation &last = *std::prev((*module->getOps<func::FuncOp>().begin()).getBody().front().getTerminator()->getIterator());
+  Operation &last =
+      *std::prev((*module->getOps<func::FuncOp>().begin()).getBody().front().getTerminator()->getIterator());
   return evaluate(&last);
 }
 
@@ -123,8 +126,10 @@ TEST_CASE("splats stay splats") {
   auto context = makeContext();
   OwningOpRef<ModuleOp> module;
   const char *bodies[] = {
-      "%a = mrc.constant dense<2.0> : tensor<500x500xf32>\n%b = mrc.unary exp %a : (tensor<500x500xf32>) -> tensor<500x500xf32>",
-      "%a = mrc.constant dense<2.0> : tensor<4x500xf32>\n%b = mrc.transpose %a {perm = array<i64: 1, 0>} : (tensor<4x500xf32>) -> tensor<500x4xf32>",
+      "%a = mrc.constant dense<2.0> : tensor<500x500xf32>\n%b = mrc.unary exp %a : (tensor<500x500xf32>) -> "
+      "tensor<500x500xf32>",
+      "%a = mrc.constant dense<2.0> : tensor<4x500xf32>\n%b = mrc.transpose %a {perm = array<i64: 1, 0>} : "
+      "(tensor<4x500xf32>) -> tensor<500x4xf32>",
       "%a = mrc.constant dense<2> : tensor<4x5xi8>\n%c = mrc.constant dense<2> : tensor<4x6xi8>\n"
       "%b = mrc.concat %a, %c {axis = 1 : i64} : (tensor<4x5xi8>, tensor<4x6xi8>) -> tensor<4x11xi8>",
       "%a = mrc.constant dense<0.0> : tensor<4xf32>\n%p = mrc.constant dense<3> : tensor<2xi64>\n%n = mrc.none : none\n"
@@ -151,7 +156,8 @@ TEST_CASE("folds that fail say why") {
     return llvm::toString(results.takeError());
   };
   CHECK(message("%a = mrc.constant dense<1> : tensor<2xi32>\n%z = mrc.constant dense<0> : tensor<2xi32>\n"
-                "%b = mrc.binary mod %a, %z : (tensor<2xi32>, tensor<2xi32>) -> tensor<2xi32>") == "division of integers by zero");
+                "%b = mrc.binary mod %a, %z : (tensor<2xi32>, tensor<2xi32>) -> tensor<2xi32>") ==
+        "division of integers by zero");
   CHECK(message("%a = mrc.constant dense<1> : tensor<2xi32>\n%i = mrc.constant dense<[1, -3]> : tensor<2xi64>\n"
                 "%b = mrc.gather %a, %i {axis = 0 : i64} : (tensor<2xi32>, tensor<2xi64>) -> tensor<2xi32>") ==
         "index -3 is out of range for a dimension of 2");

@@ -1,9 +1,9 @@
 // Shape inference on text: the declared result types are what must be inferred, unknown dims included; and the messages
 // of shapes that cannot be.
-#include "mrcc/IR/Resize.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
+#include "mrcc/IR/Resize.h"
 #include <doctest/doctest.h>
 
 using namespace mlir;
@@ -17,7 +17,8 @@ struct Parsed {
   explicit Parsed(const std::string &body) {
     context.loadDialect<MrcDialect, func::FuncDialect>();
     context.getDiagEngine().registerHandler([&](Diagnostic &d) { errors.push_back(d.str()); });
-    module = parseSourceString<ModuleOp>("func.func @f(%v: tensor<f32>) {\n%none = mrc.none : none\n" + body + "\nreturn }", &context);
+    module = parseSourceString<ModuleOp>(
+        "func.func @f(%v: tensor<f32>) {\n%none = mrc.none : none\n" + body + "\nreturn }", &context);
   }
 };
 
@@ -170,22 +171,32 @@ static void fails(const std::string &body, const std::string &message) {
 }
 
 TEST_CASE("shapes that cannot be name op, node and dimensions") {
-  fails(on("tensor<2x3xf32>", "%a = mrc.constant dense<1.0> : tensor<4x5xf32>\n"
-                              "%r = mrc.matmul %x, %a : (tensor<2x3xf32>, tensor<4x5xf32>) -> tensor<2x5xf32> loc(\"MatMul_7\")"),
+  fails(on("tensor<2x3xf32>",
+           "%a = mrc.constant dense<1.0> : tensor<4x5xf32>\n"
+           "%r = mrc.matmul %x, %a : (tensor<2x3xf32>, tensor<4x5xf32>) -> tensor<2x5xf32> loc(\"MatMul_7\")"),
         "'mrc.matmul' op of node 'MatMul_7': expected equal inner dimensions, got 2x3 and 4x5: 3 and 4");
-  fails(on("tensor<1x8x8x5xf32>", "%w = mrc.constant dense<1.0> : tensor<6x4x3x3xf32>\n%r = mrc.conv %x, %w, %none {strides = array<i64: 1, 1>, dilations = "
-                                  "array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, group = 1 : i64} : (tensor<1x8x8x5xf32>, tensor<6x4x3x3xf32>, none) "
+  fails(on("tensor<1x8x8x5xf32>", "%w = mrc.constant dense<1.0> : tensor<6x4x3x3xf32>\n%r = mrc.conv %x, %w, %none "
+                                  "{strides = array<i64: 1, 1>, dilations = "
+                                  "array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, group = 1 : i64} : "
+                                  "(tensor<1x8x8x5xf32>, tensor<6x4x3x3xf32>, none) "
                                   "-> tensor<1x6x6x6xf32>"),
         "expected 4 input channels, got 5");
-  fails(on("tensor<2x3xf32>", "%r = mrc.transpose %x {perm = array<i64: 0, 0>} : (tensor<2x3xf32>) -> tensor<2x2xf32>"), "expected a permutation of 2");
-  fails(on("tensor<2x3xf32>", "%r = mrc.softmax %x {axis = 2 : i64} : (tensor<2x3xf32>) -> tensor<2x3xf32>"), "expected an axis in [0, 2), got 2");
-  fails(on("tensor<2x3xf32>", "%r = mrc.squeeze %x {axes = array<i64: 0>} : (tensor<2x3xf32>) -> tensor<3xf32>"), "expected size 1 along axis 0, got 2x3");
-  fails(on("tensor<2x3xf32>", "%r = mrc.unary exp %x : (tensor<2x3xf32>) -> tensor<2x4xf32>"), "has a result of type 'tensor<2x4xf32>', inferred 'tensor<2x3xf32>'");
-  fails(on("tensor<2x3xi32>", "%r = mrc.unary exp %x : (tensor<2x3xi32>) -> tensor<2x3xi32>"), "expected a float operand of exp, got 'i32'");
-  fails(on("tensor<4xf32>", "%s = mrc.constant dense<[1, 2]> : tensor<2xi64>\n%a, %b = mrc.split %x, %s {axis = 0 : i64} : (tensor<4xf32>, tensor<2xi64>) -> "
+  fails(on("tensor<2x3xf32>", "%r = mrc.transpose %x {perm = array<i64: 0, 0>} : (tensor<2x3xf32>) -> tensor<2x2xf32>"),
+        "expected a permutation of 2");
+  fails(on("tensor<2x3xf32>", "%r = mrc.softmax %x {axis = 2 : i64} : (tensor<2x3xf32>) -> tensor<2x3xf32>"),
+        "expected an axis in [0, 2), got 2");
+  fails(on("tensor<2x3xf32>", "%r = mrc.squeeze %x {axes = array<i64: 0>} : (tensor<2x3xf32>) -> tensor<3xf32>"),
+        "expected size 1 along axis 0, got 2x3");
+  fails(on("tensor<2x3xf32>", "%r = mrc.unary exp %x : (tensor<2x3xf32>) -> tensor<2x4xf32>"),
+        "has a result of type 'tensor<2x4xf32>', inferred 'tensor<2x3xf32>'");
+  fails(on("tensor<2x3xi32>", "%r = mrc.unary exp %x : (tensor<2x3xi32>) -> tensor<2x3xi32>"),
+        "expected a float operand of exp, got 'i32'");
+  fails(on("tensor<4xf32>", "%s = mrc.constant dense<[1, 2]> : tensor<2xi64>\n%a, %b = mrc.split %x, %s {axis = 0 : "
+                            "i64} : (tensor<4xf32>, tensor<2xi64>) -> "
                             "(tensor<1xf32>, tensor<2xf32>)"),
         "expected sizes that sum to 4 along axis 0, got 3");
-  fails(on("tensor<4xf32>", "%s = mrc.constant dense<[1, 5]> : tensor<2xi64>\n%a = mrc.pad reflect %x, %s, %none, %none : (tensor<4xf32>, tensor<2xi64>, none, "
+  fails(on("tensor<4xf32>", "%s = mrc.constant dense<[1, 5]> : tensor<2xi64>\n%a = mrc.pad reflect %x, %s, %none, "
+                            "%none : (tensor<4xf32>, tensor<2xi64>, none, "
                             "none) -> tensor<10xf32>"),
         "expected reflecting pads below the dimension's size 4 along axis 0, got 5");
 }

@@ -1,5 +1,5 @@
-// The folder's transcendental functions against the C library's long double ones (64-bit mantissa where the host has it):
-// error in units of the last place of a double, over wide and narrow ranges and at special values.
+// The folder's transcendental functions against the C library's long double ones (64-bit mantissa where the host has
+// it): error in units of the last place of a double, over wide and narrow ranges and at special values.
 #include "mrcc/Fold/Math.h"
 #include <cfloat>
 #include <cmath>
@@ -10,7 +10,8 @@
 
 using namespace mrcc;
 
-static constexpr double infinite = std::numeric_limits<double>::infinity(), notANumber = std::numeric_limits<double>::quiet_NaN();
+static constexpr double infinite = std::numeric_limits<double>::infinity(),
+                        notANumber = std::numeric_limits<double>::quiet_NaN();
 
 static double ulps(double got, long double want) {
   if (std::isnan(got) || std::isnan(want))
@@ -51,7 +52,8 @@ static double worst(double (*f)(double), long double (*reference)(long double), 
 TEST_CASE("portable math is within few ulps of a double") {
   namespace p = portable;
   CHECK(worst(p::exp, [](long double x) { return std::exp(x); }, {{-745, 709.7}, {-1, 1}, {-0.01, 0.01}}) < 1);
-  CHECK(worst(p::log, [](long double x) { return std::log(x); }, {{0, 1e300}, {0, 1e-300}, {0.5, 2}, {0.999, 1.001}}) < 1);
+  CHECK(worst(p::log, [](long double x) { return std::log(x); }, {{0, 1e300}, {0, 1e-300}, {0.5, 2}, {0.999, 1.001}}) <
+        1);
   CHECK(worst(p::log1p, [](long double x) { return std::log1p(x); }, {{-1, 1}, {-0.3, 0.3}, {0, 1e9}}) < 1.5);
   CHECK(worst(p::sin, [](long double x) { return std::sin(x); }, {{-10, 10}, {-1e6, 1e6}, {-1, 1}}) < 1);
   CHECK(worst(p::cos, [](long double x) { return std::cos(x); }, {{-10, 10}, {-1e6, 1e6}, {-1, 1}}) < 1);
@@ -92,12 +94,14 @@ TEST_CASE("pow") {
     most = std::max(most, ulps(portable::pow(x, y), std::pow((long double)x, (long double)y)));
   }
   CHECK(most < 1.2);
-  double values[] = {0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 2.5, infinite, -infinite, notANumber, 1e300, -1e300, 5e-324};
+  double values[] = {0.0,  -0.0, 1.0,      -1.0,      0.5,        -0.5,  2.0,    -2.0,  3.0,
+                     -3.0, 2.5,  infinite, -infinite, notANumber, 1e300, -1e300, 5e-324};
   for (double x : values)
     for (double y : values) {
       INFO(x, " ^ ", y);
       CHECK(ulps(portable::pow(x, y), std::pow(x, y)) <= 1);
-      CHECK(std::signbit(portable::pow(x, y)) == (std::isnan(std::pow(x, y)) ? std::signbit(portable::pow(x, y)) : std::signbit(std::pow(x, y))));
+      CHECK(std::signbit(portable::pow(x, y)) ==
+            (std::isnan(std::pow(x, y)) ? std::signbit(portable::pow(x, y)) : std::signbit(std::pow(x, y))));
     }
 }
 
@@ -105,12 +109,14 @@ TEST_CASE("special values") {
   namespace p = portable;
   struct {
     double (*mine)(double), (*theirs)(double);
-  } all[] = {{p::exp, std::exp},   {p::log, std::log},     {p::log1p, std::log1p}, {p::sin, std::sin},     {p::cos, std::cos},
-             {p::tan, std::tan},   {p::asin, std::asin},   {p::acos, std::acos},   {p::atan, std::atan},   {p::sinh, std::sinh},
-             {p::cosh, std::cosh}, {p::tanh, std::tanh},   {p::asinh, std::asinh}, {p::acosh, std::acosh}, {p::atanh, std::atanh},
-             {p::erf, std::erf},   {p::erfc, std::erfc}};
+  } all[] = {{p::exp, std::exp},     {p::log, std::log},     {p::log1p, std::log1p}, {p::sin, std::sin},
+             {p::cos, std::cos},     {p::tan, std::tan},     {p::asin, std::asin},   {p::acos, std::acos},
+             {p::atan, std::atan},   {p::sinh, std::sinh},   {p::cosh, std::cosh},   {p::tanh, std::tanh},
+             {p::asinh, std::asinh}, {p::acosh, std::acosh}, {p::atanh, std::atanh}, {p::erf, std::erf},
+             {p::erfc, std::erfc}};
   for (auto [mine, theirs] : all)
-    for (double x : {0.0, -0.0, 1.0, -1.0, 2.0, -2.0, infinite, -infinite, notANumber, 1e308, -1e308, 5e-324, -5e-324, 2.2e-308}) {
+    for (double x :
+         {0.0, -0.0, 1.0, -1.0, 2.0, -2.0, infinite, -infinite, notANumber, 1e308, -1e308, 5e-324, -5e-324, 2.2e-308}) {
       INFO(x, ": ", mine(x), " and ", theirs(x), " of function ", &mine);
       CHECK(ulps(mine(x), theirs(x)) <= 2);
       if (!std::isnan(theirs(x)))

@@ -1,6 +1,6 @@
 // The constant evaluator: runs one op on constant operands with our own baseline code, in a fixed order and without the
-// C library's transcendental functions, so that a fold gives the same bytes on every host and what running would give to
-// rounding. Linear in bytes; matmul and convolution are capped.
+// C library's transcendental functions, so that a fold gives the same bytes on every host and what running would give
+// to rounding. Linear in bytes; matmul and convolution are capped.
 #pragma once
 #include "mrcc/IR/Mrc.h"
 #include "llvm/Support/Error.h"
@@ -22,8 +22,8 @@ inline constexpr int64_t maxFoldedMultiplyAdds = int64_t(1) << 32;
 bool canEvaluate(mlir::Operation *op);
 
 /// The op's results. Its result types must be static (reinfer it first); an operand that is none has a null type.
-/// Operands need not be what the op has: their bytes are taken from `operands` alone. Fails without a diagnostic, saying
-/// why (too many multiply-adds, integer division by zero, an index out of range).
+/// Operands need not be what the op has: their bytes are taken from `operands` alone. Fails without a diagnostic,
+/// saying why (too many multiply-adds, integer division by zero, an index out of range).
 llvm::Expected<std::vector<Evaluated>> evaluate(mlir::Operation *op, llvm::ArrayRef<ConstantData> operands);
 /// The same with the op's own operands, which must be constant or none.
 llvm::Expected<std::vector<Evaluated>> evaluate(mlir::Operation *op);

@@ -31,9 +31,9 @@ public:
   /// To be called before anyone else erases an op between calls of tryFold.
   void forget(mlir::Operation *op);
 
-  /// Erases what is dead in the function and appends to the module's `mrc.folded` one dictionary {node, ops, bytes_before,
-  /// bytes_after, stage} for each constant that was made here and is still used. Records of an earlier call whose
-  /// constant went into another are dropped: they are part of that one's record.
+  /// Erases what is dead in the function and appends to the module's `mrc.folded` one dictionary {node, ops,
+  /// bytes_before, bytes_after, stage} for each constant that was made here and is still used. Records of an earlier
+  /// call whose constant went into another are dropped: they are part of that one's record.
   void finish(mlir::func::FuncOp func);
 
 private:
@@ -52,7 +52,8 @@ private:
   std::string stage;
   llvm::DenseMap<mlir::Value, Virtual> virtuals;
   llvm::DenseMap<mlir::Operation *, Origin> made; // constants
-  std::optional<std::map<std::pair<std::string, int64_t>, Origin>> earlierRecords; // the module's records by node and bytes
+  std::optional<std::map<std::pair<std::string, int64_t>, Origin>>
+      earlierRecords; // the module's records by node and bytes
 };
 
 /// Erases pure ops whose results have no use, and constants.

@@ -1,6 +1,6 @@
-// Transcendental functions in portable arithmetic: the same bits on every host that has IEEE doubles, since they are made
-// of + - * / and sqrt alone and no compiler may contract them. Within 3 ulp of a double (most within 1, erfc 4), so that a float rounded from
-// one is within 0.5000001 ulp. Special values as in C's annex F.
+// Transcendental functions in portable arithmetic: the same bits on every host that has IEEE doubles, since they are
+// made of + - * / and sqrt alone and no compiler may contract them. Within 3 ulp of a double (most within 1, erfc 4),
+// so that a float rounded from one is within 0.5000001 ulp. Special values as in C's annex F.
 #pragma once
 #include <cstdint>
 

@@ -1,5 +1,5 @@
-// ONNX's shape rules as plain functions on numbers, shared by shape inference, the constant evaluator, specialisation and
-// form-kernels, so that each rule has one home. A dimension that is not known is ShapedType::kDynamic.
+// ONNX's shape rules as plain functions on numbers, shared by shape inference, the constant evaluator, specialisation
+// and form-kernels, so that each rule has one home. A dimension that is not known is ShapedType::kDynamic.
 #pragma once
 #include "mrcc/IR/Mrc.h"
 
@@ -27,16 +27,17 @@ struct WindowDim {
 };
 /// Convolution and pooling. `autoPad` is explicit, SAME_UPPER, SAME_LOWER or VALID; with `ceil` a last, partial window
 /// counts, unless it would start in the end padding. `out` is below 1 where the window does not fit.
-WindowDim windowDim(llvm::StringRef autoPad, int64_t in, int64_t kernel, int64_t stride, int64_t dilation, int64_t padBegin,
-                    int64_t padEnd, bool ceil);
+WindowDim windowDim(llvm::StringRef autoPad, int64_t in, int64_t kernel, int64_t stride, int64_t dilation,
+                    int64_t padBegin, int64_t padEnd, bool ceil);
 /// Transposed convolution. With `outputShape` the padding follows from it; what exceeds the windows is zeros at the end
 /// (a negative padEnd).
 WindowDim transposedWindowDim(llvm::StringRef autoPad, int64_t in, int64_t kernel, int64_t stride, int64_t dilation,
-                              int64_t padBegin, int64_t padEnd, int64_t outputPadding, std::optional<int64_t> outputShape);
+                              int64_t padBegin, int64_t padEnd, int64_t outputPadding,
+                              std::optional<int64_t> outputShape);
 
 /// The dims that the weights of a convolution or matmul have in ONNX: conv [OC, IC/group, kernel...], conv_transpose
-/// [IC, OC/group, kernel...], matmul its rhs. They follow from the attributes packed_kernel and packed_oc, or packed_k and
-/// packed_n, where pack-weights has packed them.
+/// [IC, OC/group, kernel...], matmul its rhs. They follow from the attributes packed_kernel and packed_oc, or packed_k
+/// and packed_n, where pack-weights has packed them.
 llvm::SmallVector<int64_t> weightDims(mlir::Operation *op);
 
 /// The spatial dims of a conv, conv_transpose or pool op whose input is static there.
@@ -48,8 +49,8 @@ struct PadRange {
 };
 std::optional<llvm::SmallVector<PadRange>> padRanges(mlir::Operation *pad);
 
-/// Size and scale of each resized dimension (those in `axes`), by ONNX's rounding in float32; nothing where the operands
-/// or a dimension are not known.
+/// Size and scale of each resized dimension (those in `axes`), by ONNX's rounding in float32; nothing where the
+/// operands or a dimension are not known.
 struct ResizeDim {
   int64_t out;
   float scale;
