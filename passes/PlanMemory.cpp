@@ -192,7 +192,7 @@ struct PlanMemory : mrcc::impl::PlanMemoryBase<PlanMemory> {
       return;
     for (Value v : l->getOperands()) {
       const ValueView &in = *views.lookup(v);
-      bool whole = inArena(in.root) && in.isContiguous() && in.offset == 0 && byteSize(typeOf(v)) == byteSize(typeOf(in.root)) &&
+      bool whole = inArena(in.root) && in.strides == out.strides && in.offset == 0 && byteSize(typeOf(v)) == byteSize(typeOf(in.root)) &&
                    typeOf(v).getShape() == typeOf(l->getResult(0)).getShape() &&
                    typeOf(v).getElementType() == typeOf(l->getResult(0)).getElementType();
       // Other operands may show the same memory in another order.

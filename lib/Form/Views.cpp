@@ -101,6 +101,32 @@ static std::optional<ValueView> viewOf(Operation *op, const ValueView &source) {
   return v;
 }
 
+/// Strides of a value in memory of its own. A launch whose result everyone reads transposed in one way writes it so, if
+/// that costs its kernel nothing: loops write in any order, the others keep the last dimension innermost.
+static SmallVector<int64_t> ownStrides(Value v) {
+  auto dims = dimsOf(v);
+  auto launch = v.getDefiningOp<LaunchOp>();
+  TransposeOp first;
+  if (launch && !v.use_empty())
+    first = dyn_cast<TransposeOp>(*v.getUsers().begin());
+  if (!first)
+    return contiguousStrides(dims);
+  ArrayRef<int64_t> perm = first.getPerm();
+  bool alike = llvm::all_of(v.getUsers(), [&](Operation *u) {
+    auto transpose = dyn_cast<TransposeOp>(u);
+    return transpose && transpose.getPerm() == perm;
+  });
+  if (!alike || perm.empty() || (launch.getFamily() != "loop" && perm.back() != int64_t(perm.size()) - 1))
+    return contiguousStrides(dims);
+  SmallVector<int64_t> transposed;
+  for (int64_t from : perm)
+    transposed.push_back(dims[from]);
+  SmallVector<int64_t> outer = contiguousStrides(transposed), strides(dims.size());
+  for (size_t i = 0; i < perm.size(); ++i)
+    strides[perm[i]] = outer[i];
+  return strides;
+}
+
 ViewAnalysis::ViewAnalysis(func::FuncOp func) {
   // Which values lie inside a concat. Decided first, in program order: their memory is not their own.
   func.walk([&](ConcatOp concat) {
@@ -116,7 +142,7 @@ ViewAnalysis::ViewAnalysis(func::FuncOp func) {
   });
   auto own = [&](Value v) {
     auto dims = dimsOf(v);
-    views[v] = {v, 0, dims, contiguousStrides(dims)};
+    views[v] = {v, 0, dims, ownStrides(v)};
   };
   for (Value argument : func.getArguments())
     own(argument);
