@@ -358,8 +358,14 @@ private:
       KernelBuilder::Values acc;
       for (int64_t i = 0; i < count; ++i)
         for (int64_t j = 0; j < vectors; ++j)
-          acc.push_back(chunked ? kb.loadVector(sums, {sumAt(x, i), j * tile.lanes}, tile.lanes) : arithmetic.zero(tile.lanes));
+          acc.push_back(arithmetic.zero(tile.lanes));
       acc = outerTaps(0, acc, chunk, image, grid, {}, x, count);
+      if (chunked) // a chunk's sum starts at zero: chains of roundings end with the chunk
+        for (int64_t i = 0; i < count; ++i)
+          for (int64_t j = 0; j < vectors; ++j) {
+            Value &sum = acc[i * vectors + j];
+            sum = arithmetic.add(kb.loadVector(sums, {sumAt(x, i), j * tile.lanes}, tile.lanes), sum);
+          }
       auto keep = [&] {
         for (int64_t i = 0; i < count; ++i)
           for (int64_t j = 0; j < vectors; ++j)
