@@ -36,18 +36,19 @@ static Value spread(NodeContext &c, Value v, Value x, int64_t axis, int64_t bloc
                          c.none()); // the last block may be shorter
 }
 
-static std::pair<double, double> rangeOf(Type type) {
-  auto integer = cast<IntegerType>(type);
-  unsigned width = integer.getWidth();
-  return integer.isUnsigned() ? std::pair(0.0, double((int64_t(1) << width) - 1))
-                              : std::pair(-double(int64_t(1) << (width - 1)), double((int64_t(1) << (width - 1)) - 1));
+static std::pair<double, double> rangeOf(NodeContext &c, Type type) {
+  auto integer = dyn_cast<IntegerType>(type);
+  if (!integer || integer.getWidth() < 2 || integer.getWidth() > 32)
+    return c.unsupported("quantisation to its type"), std::pair(0.0, 0.0);
+  double all = double(int64_t(1) << integer.getWidth());
+  return integer.isUnsigned() ? std::pair(0.0, all - 1) : std::pair(-all / 2, all / 2 - 1);
 }
 
 /// Rounded values in f32 plus a zero point, clamped to the type.
 static Value saturate(NodeContext &c, Value rounded, Value zero, Type type) {
   if (zero)
     rounded = c.add(rounded, c.cast(zero, c.element(rounded)));
-  auto [low, high] = rangeOf(type);
+  auto [low, high] = rangeOf(c, type);
   return c.cast(c.binary(BinaryKind::min, c.binary(BinaryKind::max, rounded, low), high), type);
 }
 
@@ -94,8 +95,6 @@ Value mrcc::dequantize(NodeContext &c, Value v, Value scale, Value zero, int64_t
 }
 
 Value mrcc::quantize(NodeContext &c, Value v, Value scale, Value zero, Type type) {
-  if (!isa<IntegerType>(type))
-    return c.unsupported("its types"), v;
   auto one = [&](Value p) { return c.rank(p) ? c.reshape(p, ArrayRef<int64_t>{}) : p; };
   return saturate(c, c.unary(UnaryKind::round_even, c.div(v, one(scale))), zero ? one(zero) : nullptr, type);
 }
