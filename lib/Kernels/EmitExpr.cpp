@@ -79,7 +79,8 @@ Num extreme(bool isMax, Num x, Num y) {
     return pick(x, y);
   if (auto c = constantFloat(y); c && !std::isnan(*c))
     return pick(y, x);
-  return select(x.op<arith::CmpFOp>(arith::CmpFPredicate::UNO, x.v, x.v), x, pick(x, y));
+  // An accumulator is x: the chain through it is two instructions.
+  return select(y.op<arith::CmpFOp>(arith::CmpFPredicate::UNO, y.v, y.v), y, pick(y, x));
 }
 
 Num floatPow(Num x, Num y) {
@@ -195,9 +196,9 @@ Num integerUnary(UnaryKind kind, Num x, bool natural) {
 
 Num integerBinary(BinaryKind kind, Num x, Num y, Integers as) {
   Num zero = x.integer(0);
-  auto shift = [&](Num moved) { // by the width or more: 0
+  auto shift = [&](Num moved, Num out) { // by the width or more, or by less than none: all that was there is `out`
     Num width = x.integer(x.element().getIntOrFloatBitWidth());
-    return select(x.op<arith::CmpIOp>(arith::CmpIPredicate::ult, y.v, width.v), moved, zero);
+    return select(x.op<arith::CmpIOp>(arith::CmpIPredicate::ult, y.v, width.v), moved, out);
   };
   switch (kind) {
   case BinaryKind::add: return x + y;
@@ -218,9 +219,10 @@ Num integerBinary(BinaryKind kind, Num x, Num y, Integers as) {
   case BinaryKind::bitwise_and: return x & y;
   case BinaryKind::bitwise_or: return x | y;
   case BinaryKind::bitwise_xor: return x ^ y;
-  case BinaryKind::shift_left: return shift(x.op<arith::ShLIOp>(x.v, y.v));
+  case BinaryKind::shift_left: return shift(x.op<arith::ShLIOp>(x.v, y.v), zero);
   case BinaryKind::shift_right:
-    return shift(as.natural ? x.op<arith::ShRUIOp>(x.v, y.v) : x.op<arith::ShRSIOp>(x.v, y.v));
+    return as.natural ? shift(x.op<arith::ShRUIOp>(x.v, y.v), zero)
+                      : shift(x.op<arith::ShRSIOp>(x.v, y.v), select(x < zero, x.integer(-1), zero));
   case BinaryKind::eq: return x == y;
   case BinaryKind::lt: return as.less(x, y);
   case BinaryKind::gt: return as.less(y, x);

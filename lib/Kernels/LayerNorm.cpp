@@ -1,5 +1,7 @@
-// layer_norm: two reductions and a last pass, by the loop family's emitter: the mean of a row, the mean of squared
-// differences from it (one pass each, from cache), then the normalised values. The rms variant needs squares alone.
+// layer_norm: sums and a last pass, by the loop family's emitter. The first pass sums d = x - s and d^2, s the row's first
+// element; then mean = s + sum d / n and variance = (sum d^2 - (sum d)^2 / n) / n. The shift keeps the difference from
+// cancelling: (s - mean)^2 is at most n times the variance, so the error is at most n roundings, and a few in practice. The
+// rms variant sums x^2.
 //
 //   views   out; in, scale, bias (config scale, bias: 0 or 1), extras of the epilogue, of out's shape (stride 0 where they
 //           broadcast)
@@ -45,9 +47,21 @@ llvm::Expected<BoundLaunch> LayerNormFamily::bind(const LaunchSite &site, const 
   uint32_t n = e.cast(wide, e.param(DType::i64, site.immediates.size()));
   uint32_t epsilon = e.constant(wide, llvm::bit_cast<float>(uint32_t(site.get("epsilon"))));
   bool rms = site.get("rms");
-  uint32_t x = input(0), centered = rms ? x : binary(BinaryKind::sub, x, binary(BinaryKind::div, e.acc(wide, 0), n));
-  uint32_t square = binary(BinaryKind::mul, centered, centered);
-  uint32_t variance = binary(BinaryKind::div, e.acc(wide, rms ? 0 : 1), n);
+  uint32_t x = input(0), d = x, centered = x, variance;
+  if (rms) {
+    variance = binary(BinaryKind::div, e.acc(wide, 0), n);
+  } else {
+    // A further view of the input, which stands still over the row.
+    View first = site.input(0);
+    for (int64_t axis : reduced)
+      first.strides[axis] = 0;
+    row.views.push_back(first);
+    d = binary(BinaryKind::sub, x, e.cast(wide, e.load(first.type, site.numInputs())));
+    uint32_t mean = binary(BinaryKind::div, e.acc(wide, 0), n), squares = binary(BinaryKind::sub, e.acc(wide, 1), binary(BinaryKind::mul, e.acc(wide, 0), mean));
+    variance = binary(BinaryKind::max, binary(BinaryKind::div, squares, n), e.constant(wide, 0)); // not below 0 by rounding
+    centered = binary(BinaryKind::sub, d, mean);
+  }
+  uint32_t square = binary(BinaryKind::mul, d, d);
   uint32_t y = binary(BinaryKind::mul, centered, e.unary(UnaryKind::rsqrt, binary(BinaryKind::add, variance, epsilon)));
   if (hasScale)
     y = binary(BinaryKind::mul, y, input(1));
@@ -63,11 +77,12 @@ llvm::Expected<BoundLaunch> LayerNormFamily::bind(const LaunchSite &site, const 
   }
   e.results = {square, y};
   if (!rms)
-    e.results.insert(e.results.begin(), x);
+    e.results.insert(e.results.begin(), d);
   row.body = e.pruned();
   row.config = {{"extents", site.output().dims}, {"reduce", reduced}};
   row.words = {{"combine", rms ? "sum" : "sum sum"}};
-  auto bound = loops::bind(row, target);
+  const unsigned input0 = site.outputs;
+  auto bound = loops::bind(row, target, rms ? llvm::ArrayRef<unsigned>() : llvm::ArrayRef<unsigned>(input0));
   if (bound)
     bound->kernel.family = "layer_norm";
   return bound;

@@ -30,9 +30,10 @@ struct Plan {
   bool cache = false;                      // values are kept in scratch between phases
   std::vector<std::vector<Step>> steps;    // for each view, by level; own dims where `indexed`
   std::vector<Combine> combines;           // argmax and argmin take two results: value and index
-  Expr body;                               // iter: levels
+  Expr body;                               // iter: levels. Results: combined, stored, then one for each clip
+  std::vector<unsigned> clips;             // a reduced level that runs only where the result is not negative
+  std::vector<unsigned> sources;           // the kernel's view that each view reads: the last ones may repeat others
 
-  unsigned inputs() const { return types.size() - outputs; }
   bool reduces() const { return !combines.empty(); }
   bool vectorReduces() const { return vector >= parallel; }
   /// Results that are combined; the others are stored.
@@ -84,8 +85,8 @@ std::vector<uint32_t> dependencies(const Expr &body, llvm::function_ref<uint32_t
 /// The constant by which `node` (i64) grows when dimension `dim` does; nothing if it does not grow evenly.
 std::optional<int64_t> coefficient(const Expr &body, const std::vector<uint32_t> &deps, uint32_t node, uint32_t dim);
 
-/// Binds a launch of the loop family.
-llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target);
+/// Binds a launch of the loop family. `repeated`: the last views of the site are further views of these, by number.
+llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target, llvm::ArrayRef<unsigned> repeated = {});
 /// Emits any kernel that bind() made, whatever name its family has.
 llvm::Error emit(const KernelDescription &kernel, KernelBuilder &builder);
 

@@ -7,7 +7,9 @@
 //   4. vector    the dim that costs least to vectorise: unit steps are one load a vector, other steps one a lane; a dim
 //                shorter than a vector runs as scalars; combining lanes costs once a row. Two dims of unit step, one on
 //                either side, make a transposition in tiles
-//   5. units     about 32 K element operations each, from extents alone
+//   5. clip      conditions under which reduced values count become bounds of the reduced loops: windows at a border have no
+//                guards either
+//   6. units     about 32 K element operations each, from extents alone
 #include "Families.h"
 #include "Loop.h"
 #include "llvm/ADT/STLExtras.h"
@@ -36,7 +38,7 @@ struct Range {
 
 class Binder {
 public:
-  Binder(const LaunchSite &site, const Target &target) : site(site), target(target) {}
+  Binder(const LaunchSite &site, const Target &target, llvm::ArrayRef<unsigned> repeated) : site(site), target(target), repeated(repeated) {}
   llvm::Expected<BoundLaunch> bind();
 
 private:
@@ -53,6 +55,8 @@ private:
   int64_t stepOf(uint32_t node, const Dim &dim, bool &even) const;
   bool tileable(unsigned column, unsigned row) const;
   void moveLast(unsigned dim, bool reduced);
+  void clip();
+  std::optional<uint32_t> clipOf(uint32_t condition, unsigned &dim);
   void fill();
   Step stepFor(int64_t stride) const { return stride == 0 ? Step::none : stride == 1 ? Step::unit : Step::strided; }
   std::optional<Range> rangeOf(uint32_t node, const std::vector<std::optional<Range>> &known) const;
@@ -60,6 +64,7 @@ private:
 
   const LaunchSite &site;
   const Target &target;
+  llvm::ArrayRef<unsigned> repeated;
   std::vector<int64_t> extents;
   std::vector<bool> reduced;
   std::vector<bool> indexed; // by input
@@ -93,8 +98,11 @@ llvm::Error Binder::read() {
   body = site.body;
   plan.outputs = site.outputs;
   plan.immediates = site.immediates.size();
-  for (const View &v : site.views)
+  for (const View &v : site.views) {
+    plan.sources.push_back(plan.types.size());
     plan.types.push_back(v.type);
+  }
+  std::copy(repeated.begin(), repeated.end(), plan.sources.end() - repeated.size());
   if (body.results.size() != plan.combined() + site.outputs)
     return fail("the body has " + llvm::Twine(body.results.size()) + " results, expected " + llvm::Twine(plan.combined()) + " combined and " +
                 llvm::Twine(site.outputs) + " stored");
@@ -443,6 +451,137 @@ void Binder::chooseVector() {
   vector = isReduced ? dims.size() - 1 : parallel - 1;
 }
 
+//===-- clips -----------------------------------------------------------------------------------------------------===//
+
+/// A comparison as a number that is not negative where it holds, if that number moves evenly with one reduced dim, not with
+/// the vector level, and consists of index arithmetic.
+std::optional<uint32_t> Binder::clipOf(uint32_t condition, unsigned &dim) {
+  const ExprNode node = body.nodes[condition];
+  if (node.op != Op::binary || body.nodes[node.args[0]].type != DType::i64)
+    return std::nullopt;
+  uint32_t a = node.args[0], b = node.args[1], one = body.integer(DType::i64, 1), rest;
+  auto minus = [&](uint32_t x, uint32_t y) { return body.binary(BinaryKind::sub, x, y); };
+  switch (BinaryKind(node.imm)) {
+  case BinaryKind::ge: rest = minus(a, b); break;
+  case BinaryKind::gt: rest = minus(minus(a, b), one); break;
+  case BinaryKind::le: rest = minus(b, a); break;
+  case BinaryKind::lt: rest = minus(minus(b, a), one); break;
+  default: return std::nullopt;
+  }
+  std::function<bool(uint32_t)> plain = [&](uint32_t n) {
+    const ExprNode &x = body.nodes[n];
+    bool leaf = x.op == Op::constant || x.op == Op::iter || x.op == Op::extent || x.op == Op::param;
+    return x.type == DType::i64 && (leaf || (x.op == Op::binary && plain(x.args[0]) && plain(x.args[1])));
+  };
+  deps = dependencies(body, [](uint32_t) { return 0u; });
+  if (!plain(rest))
+    return std::nullopt;
+  std::optional<unsigned> level;
+  for (unsigned d = 0; d < dims.size(); ++d)
+    for (uint32_t f : dims[d].from)
+      if (deps[rest] >> f & 1) {
+        if (d == vector || (dims[d].reduced && level))
+          return std::nullopt;
+        if (dims[d].reduced)
+          level = d;
+      }
+  if (!level)
+    return std::nullopt;
+  auto step = coefficient(body, deps, rest, dims[*level].from[0]);
+  if (!step || *step == 0)
+    return std::nullopt;
+  dim = *level;
+  return rest;
+}
+
+/// select(c and d and ..., value, what changes nothing) in everything that is combined: conditions that all have become
+/// bounds; clamps of what a bound keeps inside go away.
+void Binder::clip() {
+  if (!plan.reduces() || llvm::any_of(plan.combines, isArg))
+    return;
+  std::vector<bool> reducedValue; // one phase, and outputs after it
+  for (const ExprNode &node : body.nodes)
+    reducedValue.push_back(node.op == Op::acc || llvm::any_of(node.args, [&](uint32_t arg) { return reducedValue[arg]; }));
+  for (unsigned slot = 0; slot < plan.combined(); ++slot)
+    if (reducedValue[body.results[slot]])
+      return;
+  for (const Dim &dim : dims)
+    for (unsigned o = 0; o < site.outputs; ++o)
+      if (dim.reduced && dim.strides[o] != 0)
+        return;
+  auto identity = [&](Combine kind, const ExprNode &node) {
+    if (node.op != Op::constant)
+      return false;
+    bool floating = isFloat(node.type);
+    double v = llvm::bit_cast<double>(node.bits);
+    switch (kind) {
+    case Combine::sum: return node.bits == 0;
+    case Combine::prod: return floating ? v == 1 : node.bits == 1;
+    case Combine::max: return floating ? v == -HUGE_VAL : node.bits == (isUnsigned(node.type) ? 0 : constantBits(node.type, -(int64_t(1) << (bitWidth(node.type) - 2)) * 2));
+    default: return floating && v == HUGE_VAL;
+    }
+  };
+  std::function<void(uint32_t, std::vector<uint32_t> &)> terms = [&](uint32_t n, std::vector<uint32_t> &all) {
+    const ExprNode &node = body.nodes[n];
+    if (node.op != Op::binary || BinaryKind(node.imm) != BinaryKind::logical_and || body.nodes[node.args[0]].type != DType::boolean)
+      return all.push_back(n);
+    terms(node.args[0], all);
+    terms(node.args[1], all);
+  };
+  std::vector<std::vector<uint32_t>> conditions;
+  for (unsigned slot = 0; slot < plan.combined(); ++slot) {
+    const ExprNode &node = body.nodes[body.results[slot]];
+    if (node.op != Op::select || !identity(plan.combines[slot], body.nodes[node.args[2]]))
+      return;
+    terms(node.args[0], conditions.emplace_back());
+  }
+  std::map<uint32_t, std::pair<uint32_t, unsigned>> clipped; // condition -> number, dim
+  for (uint32_t c : conditions[0]) {
+    unsigned dim = 0;
+    if (llvm::all_of(conditions, [&](auto &all) { return llvm::is_contained(all, c); }))
+      if (auto rest = clipOf(c, dim))
+        clipped[c] = {*rest, dim};
+  }
+  if (clipped.empty())
+    return;
+  auto bounded = [&](uint32_t x, uint32_t n) { // 0 <= x < n holds
+    bool low = false, high = false;
+    for (auto &[c, where] : clipped) {
+      const ExprNode &node = body.nodes[c];
+      if (node.args[0] != x)
+        continue;
+      low |= BinaryKind(node.imm) == BinaryKind::ge && body.nodes[node.args[1]].op == Op::constant && int64_t(body.nodes[node.args[1]].bits) >= 0;
+      high |= BinaryKind(node.imm) == BinaryKind::lt && node.args[1] == n;
+    }
+    return low && high;
+  };
+  Expr made;
+  std::vector<uint32_t> renamed;
+  for (uint32_t n = 0; n < body.nodes.size(); ++n) {
+    ExprNode node = body.nodes[n];
+    const ExprNode old = node;
+    for (uint32_t &arg : node.args)
+      arg = renamed[arg];
+    if (clipped.count(n))
+      renamed.push_back(made.integer(DType::boolean, 1));
+    else if (old.op == Op::clamp_index && bounded(old.args[0], old.args[1]))
+      renamed.push_back(node.args[0]);
+    else if (old.op == Op::binary)
+      renamed.push_back(made.binary(BinaryKind(old.imm), node.args[0], node.args[1]));
+    else if (old.op == Op::select)
+      renamed.push_back(made.select(node.args[0], node.args[1], node.args[2]));
+    else
+      renamed.push_back(made.add(node));
+  }
+  for (uint32_t r : body.results)
+    made.results.push_back(renamed[r]);
+  for (auto &[c, where] : clipped) {
+    made.results.push_back(renamed[where.first]);
+    plan.clips.push_back(where.second);
+  }
+  body = made.pruned();
+}
+
 //===-- the bound launch ------------------------------------------------------------------------------------------===//
 
 void Binder::fill() {
@@ -544,12 +683,15 @@ llvm::Expected<BoundLaunch> Binder::bind() {
   order();
   merge();
   chooseVector();
+  clip();
   fill();
   return std::move(bound);
 }
 
 } // namespace
 
-llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target) { return Binder(site, target).bind(); }
+llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target, llvm::ArrayRef<unsigned> repeated) {
+  return Binder(site, target, repeated).bind();
+}
 
 } // namespace mrcc::loops

@@ -54,7 +54,7 @@ void Emitter::analyse() {
 
 void Emitter::emit() {
   for (unsigned v = 0; v < plan.types.size(); ++v)
-    views.push_back(kb.view(v, {int64_t(1) << 40}, {1}));
+    views.push_back(kb.view(plan.sources[v], {int64_t(1) << 40}, {1}));
   state.iters.assign(plan.rank, Index(0));
   state.offsets.assign(plan.types.size(), Index(0));
   state.values.resize(plan.body.nodes.size());

@@ -60,6 +60,8 @@ private:
   Values combine(llvm::ArrayRef<Value> accs, llvm::ArrayRef<Value> values, int64_t unroll, bool spreadAll);
   void combineSlot(const Slot &slot, Value *acc, const Value *value);
   Values finish(Values accs);
+  std::pair<Index, Index> bounds(unsigned level);
+  Value withoutLevel(uint32_t node, unsigned level);
   bool splitsSums() const;
   DType slotType(const Slot &slot, unsigned part = 0) const { return plan.body.nodes[plan.body.results[slot.first + part]].type; }
   int64_t copies(const Slot &slot, int64_t unroll, bool spreadAll) const { return spreadAll || slotWide[slot.first] ? unroll : 1; }

@@ -34,9 +34,16 @@ bool Plan::maps() const {
 KernelDescription Plan::describe() const {
   KernelDescription k;
   k.family = "loop";
-  k.types = types;
+  for (unsigned v = 0; v < types.size(); ++v) {
+    if (sources[v] == v)
+      k.types.push_back(types[v]);
+    else
+      k.config["source" + std::to_string(v)] = sources[v];
+  }
   k.body = body.str();
-  k.config = {{"outputs", outputs}, {"rank", rank}, {"parallel", parallel}, {"vector", vector}, {"params", Params(*this).total}};
+  k.config.insert({{"outputs", outputs}, {"rank", rank}, {"parallel", parallel}, {"vector", vector}, {"params", Params(*this).total}});
+  for (unsigned i = 0; i < clips.size(); ++i)
+    k.config["clip" + std::to_string(i)] = clips[i];
   if (immediates)
     k.config["immediates"] = immediates;
   if (transpose)
@@ -61,6 +68,14 @@ llvm::Expected<Plan> Plan::parse(const KernelDescription &k) {
   };
   Plan p;
   p.types = k.types;
+  for (unsigned v = 0; v < p.types.size(); ++v)
+    p.sources.push_back(v);
+  for (; k.config.count("source" + std::to_string(p.types.size()));) {
+    p.sources.push_back(get("source" + std::to_string(p.types.size())));
+    p.types.push_back(p.types[p.sources.back()]);
+  }
+  for (unsigned i = 0; k.config.count("clip" + std::to_string(i)); ++i)
+    p.clips.push_back(get("clip" + std::to_string(i)));
   p.outputs = get("outputs");
   p.rank = get("rank");
   p.parallel = get("parallel");
@@ -199,7 +214,7 @@ Analysis::Analysis(const Plan &plan) {
         for (unsigned part = 0; part < slot.width; ++part)
           roots.push_back(body.results[slot.first + part]);
     if (phase == phases)
-      roots.insert(roots.end(), body.results.begin() + plan.combined(), body.results.end());
+      roots.insert(roots.end(), body.results.begin() + plan.combined(), body.results.begin() + plan.combined() + plan.outputs);
     while (!roots.empty()) {
       uint32_t n = roots.back();
       roots.pop_back();

@@ -5,6 +5,7 @@
 // level: `spreadAll`).
 #include "LoopEmit.h"
 #include <cmath>
+#include <numeric>
 
 using namespace mlir;
 
@@ -132,6 +133,34 @@ Emitter::Values Emitter::pointValues(bool spreadAll) {
 
 //===-- a parallel vector level: one accumulator a lane -----------------------------------------------------------===//
 
+/// An index expression where `level` stands at 0.
+Value Emitter::withoutLevel(uint32_t n, unsigned level) {
+  const ExprNode &node = plan.body.nodes[n];
+  if (node.op == Op::iter && node.imm == level)
+    return asI64(0);
+  if (node.op != Op::binary)
+    return node.op == Op::constant ? emitNode(kb, node, {}, {}, 0) : evaluate(n, 0);
+  Value a = withoutLevel(node.args[0], level), b = withoutLevel(node.args[1], level);
+  return emitNode(kb, node, {a, b}, {DType::i64, DType::i64}, 0);
+}
+
+/// The iterations of a reduced level in which no clip is negative. Clips grow or fall evenly: each bounds one side.
+std::pair<Index, Index> Emitter::bounds(unsigned level) {
+  Index low = 0, high = extent(level);
+  for (auto [i, clipped] : llvm::enumerate(plan.clips)) {
+    if (clipped != level)
+      continue;
+    uint32_t node = plan.body.results[plan.combined() + plan.outputs + i];
+    int64_t step = *coefficient(plan.body, analysis.deps, node, level);
+    Index start = asIndex(withoutLevel(node, level));
+    if (step > 0) // start + step * i >= 0
+      low = kb.max(low, kb.div(kb.add(kb.max(kb.sub(0, start), 0), step - 1), step));
+    else
+      high = kb.min(high, kb.div(kb.max(kb.sub(start, step), 0), -step));
+  }
+  return {low, high};
+}
+
 /// The reduced levels from `level` on.
 Emitter::Values Emitter::reduceLevels(unsigned level, Values accs) {
   if (level == plan.rank)
@@ -144,10 +173,11 @@ Emitter::Values Emitter::reduceLevels(unsigned level, Values accs) {
     });
     return out;
   };
+  auto [low, high] = bounds(level);
   if (level + 1 < plan.rank || !splitsSums())
-    return kb.loop(0, extent(level), 1, accs, step);
-  return kb.loop(0, extent(level), runLength, accs, [&](Index start, ValueRange total) {
-    Index end = kb.min(kb.add(start, runLength), extent(level));
+    return kb.loop(low, high, 1, accs, step);
+  return kb.loop(low, high, runLength, accs, [&, limit = high](Index start, ValueRange total) {
+    Index end = kb.min(kb.add(start, runLength), limit);
     Values run = kb.loop(start, end, 1, identities(state.lanes, state.unroll, false), step);
     return combine(Values(total), run, state.unroll, false);
   });
@@ -236,9 +266,30 @@ Emitter::Values Emitter::vectorLevel(Values accs) {
     for (size_t r = 0; r < results; ++r)
       first.push_back(wideAccs[r * vectors]);
     first = kb.loop(big, small, lanes, first, [&](Index i, ValueRange in) { return part(i, lanes, 1, in); });
+    // The rest of a row as its last vector, whose lanes that were there before count for nothing. A row shorter than a vector
+    // goes to the scalar accumulators.
+    Index last = kb.sub(n, lanes);
+    Value isLong = kb.less(-1, last);
+    done = kb.select(isLong, n, small);
+    first = kb.loop(small, done, lanes, first, [&](Index, ValueRange in) {
+      Values out;
+      scoped([&] {
+        enterVector(last, lanes, 1);
+        SmallVector<int32_t> number(lanes);
+        std::iota(number.begin(), number.end(), 0);
+        auto type = VectorType::get({lanes}, kb.b.getI32Type());
+        Value seen = arith::IndexCastOp::create(kb.b, kb.loc, kb.b.getI32Type(), kb.ssa(kb.sub(small, last)));
+        Value numbers = arith::ConstantOp::create(kb.b, kb.loc, DenseElementsAttr::get(type, ArrayRef<int32_t>(number)));
+        Num isNew = Num(kb, numbers) >= Num(kb, kb.splat(seen, lanes));
+        Values values = pointValues(true), none = identities(lanes, 1, true);
+        for (auto [v, id] : llvm::zip(values, none))
+          v = select(isNew, Num(kb, v), Num(kb, id)).v;
+        out = combine(Values(in), values, 1, true);
+      });
+      return out;
+    });
     for (size_t r = 0; r < results; ++r)
       wideAccs[r * vectors] = first[r];
-    done = small;
   }
   wideAccs.append(kb.loop(done, n, 1, narrow, [&](Index i, ValueRange in) { return part(i, 0, 1, in); }));
   return wideAccs;
@@ -294,7 +345,8 @@ Emitter::Values Emitter::innerNest(unsigned level, Values accs) {
     return combine(accs, pointValues(true), 1, true);
   if (level == plan.vector)
     return vectorLevel(accs);
-  return kb.loop(0, extent(level), 1, accs, [&](Index i, ValueRange in) {
+  auto [low, high] = bounds(level);
+  return kb.loop(low, high, 1, accs, [&](Index i, ValueRange in) {
     Values out;
     scoped([&] {
       enter(level, i);

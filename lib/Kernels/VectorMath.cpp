@@ -20,43 +20,27 @@ Num inDouble(Num x, llvm::function_ref<Num(Num)> f) { return isDouble(x) ? f(x) 
 /// in type, as it makes of f64 signs of f16 results, by a library call.
 Num oddInDouble(Num x, llvm::function_ref<Num(Num)> f) { return copysign(inDouble(abs(x), f), x); }
 
-/// exp(x) = factor * 2^n: n as a float with the integer n in the low bits of `shifted`. |x| < 1000.
-struct Split {
-  Num factor, shifted;
-};
-Split split(Num x) {
-  // Adding 1.5 * 2^52 (2^23) rounds to an integer and leaves it in the low bits.
-  Num magic = x.real(isDouble(x) ? 0x1.8p52 : 0x1.8p23);
-  Num shifted = fma(x, x.real(log2e), magic), n = shifted - magic;
-  // The high part of ln 2 has so few bits that n times it is exact, also without FMA.
-  Num r = isDouble(x) ? fma(n, x.real(-1.9082149292705877e-10), fma(n, x.real(-0.69314718036912382), x))
-                      : fma(n, x.real(-1.42860682e-06), fma(n, x.real(-0.693145752), x));
-  Num q = isDouble(x) ? polynomial(r, {0.500000000000001, 0.16666666666666674, 0.041666666666521524, 0.008333333333322172,
-                                       0.0013888888947962543, 0.00019841269869986926, 2.4801487165838708e-05,
-                                       2.7557242213510691e-06, 2.7632716110097873e-07, 2.5110096304033489e-08}) // 8e-18
-                      : polynomial(r, {0.49999994, 0.166665211, 0.041668389, 0.00836874545, 0.00138145394}); // 3e-9
-  return {fma(r * r, q, r) + x.real(1), shifted};
-}
-
 /// 2^n for the integer in the low bits of `shifted` plus `bias` (the type's exponent bias); 0 where n is -bias.
 Num powerOfTwo(Num shifted, int64_t bias, int64_t mantissa) { return ((shifted + shifted.integer(bias)) << mantissa).asFloat(); }
 } // namespace
 
-Num expShort(Num x) {
-  bool wide = isDouble(x);
-  auto [factor, shifted] = split(wide ? clamp(x, -709.1, 709.9) : clamp(x, -88.03, 88.8));
-  return factor * powerOfTwo(shifted.bits(), wide ? 1023 : 127, wide ? 52 : 23);
-}
-
+// exp(x) = e^r 2^n with n the integer nearest to x / ln 2, at most 127 (1023): the last numbers before infinity have an r up
+// to ln 2. Results below 2^-126 (2^-1022) are 0.
 Num exp(Num x) {
   bool wide = isDouble(x);
-  auto [factor, shifted] = split(wide ? clamp(x, -746, 710) : clamp(x, -104, 89));
-  // 2^n in two factors, so that neither the smallest nor the largest results are lost. n + 4096 is positive: a logical
-  // shift halves it.
-  Num n = shifted.bits() - x.real(wide ? 0x1.8p52 : 0x1.8p23).bits();
-  Num half = ((n + n.integer(4096)) >> 1) - n.integer(2048);
-  int64_t bias = wide ? 1023 : 127, mantissa = wide ? 52 : 23;
-  return factor * powerOfTwo(half, bias, mantissa) * powerOfTwo(n - half, bias, mantissa);
+  const int64_t bias = wide ? 1023 : 127, mantissa = wide ? 52 : 23;
+  const double round = wide ? 0x1.8p52 : 0x1.8p23; // added, it leaves the integer in the low bits
+  x = larger(x.real(wide ? -709.1 : -88.03), x);
+  Num magic = x.real(round);
+  Num shifted = smaller(x.real(round + double(bias)), fma(x, x.real(log2e), magic)), n = shifted - magic;
+  // The high part of ln 2 has so few bits that n times it is exact, also without FMA.
+  Num r = wide ? fma(n, x.real(-1.9082149292705877e-10), fma(n, x.real(-0.69314718036912382), x))
+               : fma(n, x.real(-1.42860682e-06), fma(n, x.real(-0.693145752), x));
+  Num q = wide ? polynomial(r, {0.500000000000001, 0.16666666666666674, 0.041666666666521524, 0.008333333333322172,
+                                0.0013888888947962543, 0.00019841269869986926, 2.4801487165838708e-05, 2.7557242213510691e-06,
+                                2.7632716110097873e-07, 2.5110096304033489e-08}) // 8e-18
+               : polynomial(r, {0.500001609, 0.166666672, 0.0416303389, 0.00835243799, 0.00157846429}); // 2e-8; 1e-7 beyond 0.35
+  return (fma(r * r, q, r) + x.real(1)) * powerOfTwo(shifted.bits(), bias, mantissa);
 }
 
 Num log(Num x) {
@@ -98,9 +82,9 @@ Num log1p(Num x) {
   return log(w) + select(w == x.real(0), x.real(0), regular);
 }
 
-Num sigmoid(Num x) { return x.real(1) / (x.real(1) + expShort(-x)); }
-Num silu(Num x) { return x / (x.real(1) + expShort(-x)); }
-Num softplus(Num x) { return larger(x, x.real(0)) + log1p(expShort(-abs(x))); }
+Num sigmoid(Num x) { return x.real(1) / (x.real(1) + exp(-x)); }
+Num silu(Num x) { return x / (x.real(1) + exp(-x)); }
+Num softplus(Num x) { return larger(x, x.real(0)) + log1p(exp(-abs(x))); }
 
 Num tanh(Num x) {
   bool wide = isDouble(x);
@@ -110,7 +94,7 @@ Num tanh(Num x) {
                                     0.00059000728560809233, -0.00023900862705363579, 9.6409246448080833e-05,
                                     -3.7802562091627619e-05, 1.3023067289893544e-05, -2.8404249088634579e-06}) // 1e-21
                    : polynomial(z, {-0.333332926, 0.133315414, -0.0537386239, 0.0206159968, -0.00566477515}); // 8e-9
-  Num grown = expShort(clamp(size + size, 0, 44));
+  Num grown = exp(clamp(size + size, 0, 44));
   Num large = copysign(x.real(1) - x.real(2) / (grown + x.real(1)), x);
   return select(size < x.real(wide ? 0.55 : 0.625), fma(x * z, small, x), large);
 }
@@ -134,7 +118,7 @@ Num erfSmall(Num x) {
 Num erfcLarge(Num a) {
   a = clamp(a, 1, 6.2);
   Num t = (a - a.real(3)) / (a + a.real(3));
-  return expShort(-(a * a)) *
+  return exp(-(a * a)) *
          polynomial(t, {0.17900115118138996, -0.32623356004303722, 0.24560380171233087, -0.15011593650077584,
                         0.071665837197978033, -0.024392499318786121, 0.0042691363328428494, 0.00070774644324223836,
                         -0.00059706194764993635, 4.5255211448249263e-05, 6.4056512811644695e-05, -1.2859501168191636e-05,
@@ -149,7 +133,7 @@ Num erf(Num x) {
     rest = erfcLarge(size);
   } else { // -log(erfc) on [1, 3.95]; beyond, erf rounds to 1
     Num a = clamp(size, 1, 3.95);
-    rest = expShort(-polynomial(a, {0.000353720097, 1.12704003, 0.638225675, 0.103037365, -0.0218053162, 0.00293960678,
+    rest = exp(-polynomial(a, {0.000353720097, 1.12704003, 0.638225675, 0.103037365, -0.0218053162, 0.00293960678,
                                     -0.000185573968})); // 1e-9
   }
   return select(size < one, erfSmall(x), copysign(one - rest, x));

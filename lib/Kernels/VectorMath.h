@@ -5,10 +5,7 @@
 
 namespace mrcc::vmath {
 
-Num exp(Num x);
-/// exp that gives 0 below 2^-126 and infinity from 2^127.5 on: one multiplication less. For sums of exponentials,
-/// sigmoids and the like.
-Num expShort(Num x);
+Num exp(Num x); // results below the smallest normal number are 0
 Num log(Num x);
 Num log1p(Num x);
 Num pow(Num x, Num y);
