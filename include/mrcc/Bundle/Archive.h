@@ -1,7 +1,8 @@
-// How programs and other records are serialised: cereal archives, little-endian, every length checked against the bytes
-// left before anything is allocated. An error is a state, not an exception: after it every read gives zero and every
-// length is 0, so loading code runs to its end and the caller asks once. Do not include <cereal/types/vector.hpp> or
-// string.hpp beside this: their loads call resize() with the length as read.
+// How programs and other records are serialised: cereal archives. Integers of more than a byte take as few bytes as
+// they need (7 bits a byte, signed ones zigzag), which makes a program a quarter as large; every length is checked
+// against the bytes left before anything is allocated. An error is a state, not an exception: after it every read gives
+// zero and every length is 0, so loading code runs to its end and the caller asks once. Do not include
+// <cereal/types/vector.hpp> or string.hpp beside this: their loads call resize() with the length as read.
 #pragma once
 #include "mrcc/Bundle/Format.h"
 #include <cereal/cereal.hpp>
@@ -42,11 +43,24 @@ public:
     bytes.remove_prefix(size);
   }
 
-  /// A count of elements, each of which takes at least `smallest` bytes of what is left.
-  size_t length(size_t smallest) {
-    uint32_t n = 0;
-    read(&n, sizeof n);
-    if (n > bytes.size() / smallest)
+  uint64_t readInteger() {
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+      uint8_t byte = 0;
+      read(&byte, 1);
+      value |= uint64_t(byte & 127) << shift;
+      if (shift == 63 && byte > 1)
+        break;
+      if (byte < 128)
+        return value;
+    }
+    return fail("an integer of more than 64 bits"), 0;
+  }
+
+  /// A count of elements, each of which takes at least one byte of what is left.
+  size_t length() {
+    const uint64_t n = readInteger();
+    if (n > bytes.size())
       return fail("a length exceeds the bytes left"), 0;
     return ok() ? n : 0;
   }
@@ -61,10 +75,12 @@ class OutputArchive : public cereal::OutputArchive<OutputArchive, cereal::AllowE
 public:
   explicit OutputArchive(std::string &bytes) : Base(this), bytes(bytes) {}
   void write(const void *from, size_t size) { bytes.append(static_cast<const char *>(from), size); }
-  void length(size_t n) {
-    uint32_t v = n;
-    write(&v, sizeof v);
+  void writeInteger(uint64_t value) {
+    for (; value >= 128; value >>= 7)
+      bytes.push_back(char(value | 128));
+    bytes.push_back(char(value));
   }
+  void length(size_t n) { writeInteger(n); }
 
 private:
   using Base = cereal::OutputArchive<OutputArchive, cereal::AllowEmptyClassElision>;
@@ -73,6 +89,10 @@ private:
 
 template <typename T>
 concept Plain = std::is_arithmetic_v<T> && !std::is_same_v<T, long double>; // cereal turns enums into these
+template <typename T>
+concept Packed = std::is_integral_v<T> && (sizeof(T) > 1);
+template <typename T>
+concept Bytes = std::is_integral_v<T> && sizeof(T) == 1 && !std::is_same_v<T, bool>;
 
 // Found by argument-dependent look-up in cereal's dispatch, for these two archives alone.
 template <Plain T> void CEREAL_LOAD_FUNCTION_NAME(InputArchive &a, T &v) {
@@ -82,14 +102,27 @@ template <Plain T> void CEREAL_LOAD_FUNCTION_NAME(InputArchive &a, T &v) {
     if (byte > 1)
       a.fail("a flag is neither 0 nor 1");
     v = byte == 1;
+  } else if constexpr (Packed<T>) {
+    const uint64_t n = a.readInteger();
+    v = std::is_signed_v<T> ? T(int64_t(n >> 1) ^ -int64_t(n & 1)) : T(n);
+    if (std::is_signed_v<T> ? int64_t(v) != (int64_t(n >> 1) ^ -int64_t(n & 1)) : uint64_t(v) != n)
+      a.fail("an integer exceeds its type");
   } else {
     a.read(&v, sizeof v);
   }
 }
-template <Plain T> void CEREAL_SAVE_FUNCTION_NAME(OutputArchive &a, const T &v) { a.write(&v, sizeof v); }
+template <Plain T> void CEREAL_SAVE_FUNCTION_NAME(OutputArchive &a, const T &v) {
+  if constexpr (Packed<T>)
+    a.writeInteger(std::is_signed_v<T> ? uint64_t(v) << 1 ^ uint64_t(int64_t(v) >> 63) : uint64_t(v));
+  else
+    a.write(&v, sizeof v);
+}
+
+inline void CEREAL_LOAD_FUNCTION_NAME(InputArchive &a, Hash128 &h) { a.read(&h, sizeof h); }
+inline void CEREAL_SAVE_FUNCTION_NAME(OutputArchive &a, const Hash128 &h) { a.write(&h, sizeof h); }
 
 inline void CEREAL_LOAD_FUNCTION_NAME(InputArchive &a, std::string &s) {
-  s.resize(a.length(1));
+  s.resize(a.length());
   a.read(s.data(), s.size());
 }
 inline void CEREAL_SAVE_FUNCTION_NAME(OutputArchive &a, const std::string &s) {
@@ -99,18 +132,18 @@ inline void CEREAL_SAVE_FUNCTION_NAME(OutputArchive &a, const std::string &s) {
 
 template <typename T> void CEREAL_LOAD_FUNCTION_NAME(InputArchive &a, std::vector<T> &v) {
   v.clear();
-  if constexpr (Plain<T>) {
-    v.resize(a.length(sizeof(T)));
-    a.read(v.data(), v.size() * sizeof(T));
+  if constexpr (Bytes<T>) {
+    v.resize(a.length());
+    a.read(v.data(), v.size());
   } else {
-    size_t n = a.length(1); // memory follows the bytes that really arrive: no reserve(n)
+    size_t n = a.length(); // memory follows the bytes that really arrive: no reserve(n)
     for (size_t i = 0; i < n && a.ok(); ++i)
       a(v.emplace_back());
   }
 }
 template <typename T> void CEREAL_SAVE_FUNCTION_NAME(OutputArchive &a, const std::vector<T> &v) {
   a.length(v.size());
-  if constexpr (Plain<T>)
+  if constexpr (Bytes<T>)
     a.write(v.data(), v.size() * sizeof(T));
   else
     for (const T &e : v)

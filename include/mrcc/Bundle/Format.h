@@ -23,7 +23,6 @@ constexpr uint32_t formatVersion = 1;
 /// xxh3-128 of some bytes (Hash.h). Ordered, and 32 hex digits in file names.
 struct Hash128 {
   uint64_t low = 0, high = 0;
-  template <class A> void serialize(A &a) { a(low, high); }
   friend auto operator<=>(const Hash128 &a, const Hash128 &b) {
     return a.high != b.high ? a.high <=> b.high : a.low <=> b.low;
   }
