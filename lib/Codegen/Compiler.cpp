@@ -196,7 +196,7 @@ static llvm::Expected<uint64_t> functionBytes(llvm::StringRef object, llvm::Stri
     auto its = symbol.getName();
     if (!its)
       return its.takeError();
-    if (*its == name)
+    if (*its == name && symbol.getELFType() == llvm::ELF::STT_FUNC) // the object's file symbol has the same name
       return symbol.getSize();
   }
   return fail(name + ": the object lacks it");

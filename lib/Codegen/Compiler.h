@@ -11,7 +11,7 @@ namespace mrcc {
 struct Object {
   std::string name;       // of the one function that others see
   std::string bytes;      // ELF relocatable
-  uint64_t codeBytes = 0; // of sections that are loaded
+  uint64_t codeBytes = 0; // of that function
 };
 
 class Compiler {
