@@ -2,67 +2,33 @@
 //   mrcc-import-check [--verbose] CASE...
 // A CASE is a folder with model.onnx and test_data_set_*/{input,output}_N.pb. Each case runs in a process of its own.
 // Inputs that only hold a shape, axes and the like are bound to constants, the others give their dims.
+#include "Case.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mrcc/Fold/Evaluate.h"
 #include "mrcc/IR/Mrc.h"
 #include "mrcc/Import/Import.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
-#include <cmath>
-#include <cstring>
 #include <sys/wait.h>
 #include <unistd.h>
 
 using namespace mlir;
 using namespace mrcc;
 
-static std::optional<TensorData> loadTensor(const std::string &path) {
-  auto tensor = readTensorProto(path);
-  if (tensor)
-    return *tensor;
-  llvm::errs() << llvm::toString(tensor.takeError()) << "\n";
-  return std::nullopt;
-}
-
-static double elementAt(DType type, const uint8_t *bytes, size_t i, MLIRContext *context) {
-  auto element = toType(context, type);
-  size_t width = bitWidth(type) / 8;
-  uint64_t bits = 0;
-  std::memcpy(&bits, bytes + i * width, width);
-  if (auto floating = dyn_cast<FloatType>(element)) {
-    llvm::APFloat v(floating.getFloatSemantics(), llvm::APInt(unsigned(width * 8), bits));
-    bool lost;
-    v.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lost);
-    return v.convertToDouble();
-  }
-  return cast<IntegerType>(element).isUnsigned() ? double(bits)
-                                                 : double(int64_t(bits << (64 - width * 8)) >> (64 - width * 8));
-}
-
-static std::string compare(const TensorData &want, const ConstantData &got, MLIRContext *context) {
-  if (toDType(got.type.getElementType()) != want.type)
-    return "type " + toString(toDType(got.type.getElementType())).str() + ", expected " + toString(want.type).str();
-  if (got.type.getShape() != ArrayRef(want.dims))
-    return "wrong dims";
-  if (bitWidth(want.type) < 8)
-    return got.isSplat || got.bytes == ArrayRef(want.bytes) ? "" : "elements differ";
-  bool exact = !isa<FloatType>(got.type.getElementType());
-  double worst = 0;
-  for (size_t i = 0, n = size_t(got.type.getNumElements()); i < n; ++i) {
-    double a = elementAt(want.type, want.bytes.data(), i, context);
-    double b = elementAt(want.type, got.bytes.data(), got.isSplat ? 0 : i, context);
-    if (std::isnan(a) && std::isnan(b))
-      continue;
-    double tolerance = exact ? 0 : 1e-5 + 1e-3 * std::fabs(a);
-    if (!(a == b || std::fabs(a - b) <= tolerance)) {
-      if (exact || std::isnan(a - b))
-        return "element " + std::to_string(i) + " is " + std::to_string(b) + ", expected " + std::to_string(a);
-      worst = std::max(worst, std::fabs(a - b) / tolerance);
-    }
-  }
-  return worst > 0 ? "off by " + std::to_string(worst) + " tolerances" : "";
+/// The elements of a constant one by one.
+static TensorData dense(const ConstantData &data) {
+  TensorData t{toDType(data.type.getElementType()), data.type.getShape().vec(), data.bytes.vec()};
+  if (!data.isSplat)
+    return t;
+  t.bytes.clear();
+  int64_t count = data.type.getNumElements();
+  if (bitWidth(t.type) < 8)
+    t.bytes.assign((count + 1) / 2, uint8_t((data.bytes[0] & 15) * 17));
+  else
+    for (int64_t i = 0; i < count; ++i)
+      llvm::append_range(t.bytes, data.bytes);
+  return t;
 }
 
 /// Evaluates every op in program order.
@@ -90,23 +56,18 @@ static std::string run(func::FuncOp main, std::vector<TensorData> &inputs) {
   return "";
 }
 
-static bool isShapeLike(const TensorData &data, const std::string &name) {
-  bool integers = data.type == DType::i64 || data.type == DType::i32;
-  bool named =
-      llvm::is_contained({"scales", "roi", "start", "limit", "delta", "lower_edge_hertz", "upper_edge_hertz"}, name);
-  return named || (integers && data.dims.size() <= 1);
-}
-
 /// "" where it passes.
 static std::string check(const std::string &folder) {
+  auto test = test::loadCase(folder);
+  if (!test)
+    return "failed: " + llvm::toString(test.takeError());
   auto model = readModel(folder + "/model.onnx");
   if (!model)
     return "refused: " + llvm::toString(model.takeError());
   ModelInfo info = modelInfo(**model);
-  for (int set = 0;; ++set) {
-    std::string data = folder + "/test_data_set_" + std::to_string(set) + "/";
-    if (!llvm::sys::fs::exists(data))
-      return set ? "" : "no data";
+  for (const test::DataSet &set : test->sets) {
+    if (set.inputs.size() < info.inputs.size())
+      return "failed: data are missing";
     MLIRContext context(MLIRContext::Threading::DISABLED);
     ImportOptions options;
     std::vector<TensorData> inputs;
@@ -114,15 +75,13 @@ static std::string check(const std::string &folder) {
       inputs.clear();
       options = {};
       for (size_t i = 0; i < info.inputs.size(); ++i) {
-        auto tensor = loadTensor(data + "input_" + std::to_string(i) + ".pb");
-        if (!tensor)
-          return "unreadable data";
+        const TensorData &tensor = set.inputs[i];
         const std::string &name = info.inputs[i].name;
-        if (bindAll && isShapeLike(*tensor, name)) {
-          options.binds[name] = *tensor;
+        if (bindAll && test::isShapeLike(tensor, name)) {
+          options.binds[name] = tensor;
         } else {
-          options.inputDims[name] = tensor->dims;
-          inputs.push_back(*tensor);
+          options.inputDims[name] = tensor.dims;
+          inputs.push_back(tensor);
         }
       }
       std::vector<std::string> notes;
@@ -140,16 +99,17 @@ static std::string check(const std::string &folder) {
       if (!problem.empty())
         return "failed: " + problem;
       auto returned = main.getBody().front().getTerminator()->getOperands();
-      for (auto [i, value] : llvm::enumerate(returned)) {
-        auto want = loadTensor(data + "output_" + std::to_string(i) + ".pb");
-        if (!want)
-          return "unreadable data";
-        if (std::string difference = compare(*want, *getConstant(value), &context); !difference.empty())
-          return "failed: output " + std::to_string(i) + ": " + difference;
+      for (auto [i, want] : llvm::enumerate(set.outputs)) {
+        if (i >= returned.size())
+          return "failed: outputs are missing";
+        std::string why = test::difference(want, dense(*getConstant(returned[i])), test->rtol, test->atol);
+        if (!why.empty())
+          return "failed: output " + std::to_string(i) + ": " + why;
       }
       break;
     }
   }
+  return "";
 }
 
 int main(int argc, char **argv) {
