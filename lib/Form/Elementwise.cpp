@@ -31,7 +31,10 @@ FailureOr<Value> mrcc::lowerCast(CastOp op, OpBuilder &b) {
   DType to = toDType(op.getTo());
   if (to == DType::none)
     return failure();
-  return p.loop(typeOf(op.getOutput()), p.body.cast(to, p.load(op.getInput()))).getResult(0);
+  uint32_t x = p.load(op.getInput());
+  bool wraps = !op.getSaturate() && bitWidth(to) == 8 && isFloat(to);
+  x = wraps ? p.body.add({ExprNode::Op::cast, to, 1, 0, {x}}) : p.body.cast(to, x);
+  return p.loop(typeOf(op.getOutput()), x).getResult(0);
 }
 
 FailureOr<Value> mrcc::lowerIota(IotaOp op, OpBuilder &b) {

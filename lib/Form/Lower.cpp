@@ -33,6 +33,9 @@ LogicalResult mrcc::lowerToLaunches(Operation *op) {
           .Case([&](GatherNDOp o) { return lowerGatherND(o, b); })
           .Case([&](ResizeOp o) { return lowerResize(o, b); })
           .Case([&](PackOp o) { return lowerPack(o, b); })
+          .Case([&](ScatterElementsOp o) { return lowerScatterElements(o, b); })
+          .Case([&](ScatterNDOp o) { return lowerScatterND(o, b); })
+          .Case([&](CumulativeOp o) { return lowerCumulative(o, b); })
           .Default([&](Operation *) -> FailureOr<Value> { return failure(); });
   if (failed(replaced))
     return op->emitOpError("has no kernel for these types and attributes");

@@ -39,4 +39,9 @@ mlir::FailureOr<mlir::Value> lowerGatherND(GatherNDOp op, mlir::OpBuilder &b);
 mlir::FailureOr<mlir::Value> lowerResize(ResizeOp op, mlir::OpBuilder &b);
 mlir::FailureOr<mlir::Value> lowerPack(PackOp op, mlir::OpBuilder &b);
 
+// Scatter.cpp
+mlir::FailureOr<mlir::Value> lowerScatterElements(ScatterElementsOp op, mlir::OpBuilder &b);
+mlir::FailureOr<mlir::Value> lowerScatterND(ScatterNDOp op, mlir::OpBuilder &b);
+mlir::FailureOr<mlir::Value> lowerCumulative(CumulativeOp op, mlir::OpBuilder &b);
+
 } // namespace mrcc
