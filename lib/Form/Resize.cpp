@@ -1,7 +1,9 @@
 // Resize by loads at computed places: one tap an axis for nearest, two for linear, four for cubic. Coordinates are computed
-// in f32 as ONNX's reference does; scales are run-time parameters, so that resolutions share the kernel.
+// in f32 as ONNX's reference does; scales are run-time parameters, so that resolutions share the kernel. Filters that widen
+// (antialias) and crops come from tables, an axis at a time.
 // Source: ONNX operator specification, Resize-19.
 #include "Lower.h"
+#include "mrcc/IR/Resize.h"
 #include <cmath>
 
 using namespace mlir;
@@ -26,7 +28,7 @@ struct AxisTaps {
   uint32_t div(uint32_t a, uint32_t x) { return e.binary(BinaryKind::div, a, x); }
 
   /// The input coordinate (f32) of this point's index in `axis`.
-  FailureOr<uint32_t> coordinate(int64_t axis, int64_t in, int64_t out, float scale, float roiStart, float roiEnd) {
+  FailureOr<uint32_t> coordinate(int64_t axis, int64_t in, int64_t out, float scale) {
     uint32_t x = e.cast(DType::f32, e.iter(axis));
     StringRef mode = op.getCoordinate();
     if (mode == "asymmetric")
@@ -41,12 +43,6 @@ struct AxisTaps {
     }
     if (mode == "align_corners")
       return out == 1 ? mul(x, f(0)) : div(mul(x, p.immediate(float(in - 1))), p.immediate(float(out - 1)));
-    if (mode == "tf_crop_and_resize") {
-      float span = float(in - 1);
-      if (out == 1)
-        return add(mul(x, f(0)), p.immediate(0.5f * (roiStart + roiEnd) * span));
-      return add(p.immediate(roiStart * span), div(mul(x, p.immediate((roiEnd - roiStart) * span)), p.immediate(float(out - 1))));
-    }
     return failure();
   }
 
@@ -108,12 +104,93 @@ struct AxisTaps {
 };
 } // namespace
 
+template <typename T> static Value tableOf(OpBuilder &b, Location loc, ArrayRef<T> values, ArrayRef<int64_t> dims, Type element) {
+  ArrayRef<uint8_t> bytes(reinterpret_cast<const uint8_t *>(values.data()), values.size() * sizeof(T));
+  return makeConstant(b, loc, makeConstantAttr(RankedTensorType::get(dims, element), bytes));
+}
+
+/// What formulas of a few taps do not cover, from the tables of mrcc/IR/Resize.h, one pass an axis.
+static FailureOr<Value> resizeByTables(ResizeOp op, OpBuilder &b) {
+  Location loc = op.getLoc();
+  auto sizes = resizeDims(op);
+  if (!sizes)
+    return failure();
+  SmallVector<double> roi;
+  if (auto data = getConstant(op.getRoi()); data && data->type.getElementType().isF32())
+    for (int64_t i = 0, n = data->type.getNumElements(); i < n; ++i)
+      roi.push_back(reinterpret_cast<const float *>(data->bytes.data())[data->isSplat ? 0 : i]);
+  RankedTensorType in = typeOf(op.getInput()), out = typeOf(op.getOutput());
+  DType type = toDType(in.getElementType()), wide = type == DType::f64 ? DType::f64 : DType::f32;
+  bool nearest = op.getMode() == "nearest";
+  Type between = nearest ? in.getElementType() : wide == DType::f64 ? Type(b.getF64Type()) : b.getF32Type();
+  Value value = op.getInput();
+  SmallVector<std::pair<int64_t, Value>> outside; // axis, booleans
+  for (size_t i = 0; i < op.getAxes().size(); ++i) {
+    auto taps = resizeTaps(op, i, *sizes, roi);
+    if (!taps)
+      return failure();
+    int64_t axis = op.getAxes()[i], size = (*sizes)[i].out;
+    SmallVector<int64_t> dims(typeOf(value).getShape());
+    int64_t rank = dims.size();
+    dims[axis] = size;
+    Value index = tableOf(b, loc, ArrayRef(taps->index), {size, taps->width}, b.getI64Type());
+    if (llvm::is_contained(taps->outside, 1))
+      outside.emplace_back(axis, tableOf(b, loc, ArrayRef(taps->outside), {size}, b.getI1Type()));
+    Point p(b, loc);
+    Expr &e = p.body;
+    uint32_t tap = nearest ? p.index(0) : e.iter(rank), n = e.extent(p.operand(value), axis);
+    SmallVector<uint32_t> at;
+    for (int64_t d = 0; d < rank; ++d)
+      at.push_back(d == axis ? e.clampIndex(p.loadAt(index, {e.iter(d), tap}), n) : e.iter(d));
+    uint32_t x = p.loadAt(value, at);
+    auto result = RankedTensorType::get(dims, between);
+    if (nearest) {
+      value = p.loop(result, x).getResult(0);
+      continue;
+    }
+    Value weight = tableOf(b, loc, ArrayRef(taps->weight), {size, taps->width}, b.getF32Type());
+    uint32_t w = p.loadAt(weight, {e.iter(axis), tap});
+    auto as = [&](uint32_t v) { return e.nodes[v].type == wide ? v : e.cast(wide, v); };
+    x = e.binary(BinaryKind::mul, as(w), as(x));
+    uint32_t unused = e.binary(BinaryKind::eq, w, e.constant(DType::f32, 0)); // an infinity there must not become NaN
+    SmallVector<int64_t> extents(dims);
+    extents.push_back(taps->width);
+    value = p.reduce(result, extents, {rank}, "sum", e.select(unused, e.constant(wide, 0), x)).getResult(0);
+  }
+  Point p(b, loc);
+  Expr &e = p.body;
+  uint32_t x = p.load(value);
+  if (e.nodes[x].type != type) {
+    if (!isFloat(type))
+      x = e.unary(UnaryKind::round_even, x);
+    x = e.cast(type, x);
+  }
+  double fill = op.getExtrapolation().convertToFloat();
+  for (auto [axis, which] : outside) {
+    uint32_t hit = p.loadAt(which, {e.iter(axis)});
+    x = e.select(hit, isFloat(type) ? e.constant(type, fill) : e.integer(type, int64_t(fill)), x);
+  }
+  return p.loop(out, x).getResult(0);
+}
+
+/// Scaling makes a size that is no whole number, which align_corners reckons with.
+static bool hasFractionalSize(ResizeOp op) {
+  auto sizes = resizeDims(op);
+  if (!sizes || isa<NoneType>(op.getScales().getType()))
+    return false;
+  for (auto [axis, size] : llvm::zip_equal(op.getAxes(), *sizes))
+    if (size.scale * float(typeOf(op.getInput()).getDimSize(axis)) != float(size.out))
+      return true;
+  return false;
+}
+
 FailureOr<Value> mrcc::lowerResize(ResizeOp op, OpBuilder &b) {
   RankedTensorType in = typeOf(op.getInput()), out = typeOf(op.getOutput());
   int64_t rank = in.getRank();
   ArrayRef<int64_t> axes = op.getAxes();
-  if (op.getAntialias())
-    return failure();
+  if (op.getAntialias() || op.getCoordinate() == "tf_crop_and_resize" || op.getCoordinate() == "tf_half_pixel_for_nn" ||
+      (op.getCoordinate() == "align_corners" && hasFractionalSize(op)))
+    return resizeByTables(op, b);
   auto floats = [&](Value v) {
     SmallVector<float> values;
     if (auto data = getConstant(v); data && data->type.getElementType().isF32())
@@ -121,33 +198,24 @@ FailureOr<Value> mrcc::lowerResize(ResizeOp op, OpBuilder &b) {
         values.push_back(reinterpret_cast<const float *>(data->bytes.data())[data->isSplat ? 0 : i]);
     return values;
   };
-  SmallVector<float> scales = floats(op.getScales()), roi = floats(op.getRoi());
+  SmallVector<float> scales = floats(op.getScales());
   Point p(b, op.getLoc());
   AxisTaps taps{p, op};
   Expr &e = p.body;
   uint32_t x = p.operand(op.getInput());
   SmallVector<SmallVector<Tap>> perDim(rank);
-  std::optional<uint32_t> outside; // tf_crop_and_resize
   for (int64_t d = 0; d < rank; ++d) {
     auto it = llvm::find(axes, d);
     size_t which = it - axes.begin();
     float scale = it == axes.end() ? 1.0f : which < scales.size() ? scales[which] : float(out.getDimSize(d)) / float(in.getDimSize(d));
-    bool crop = op.getCoordinate() == "tf_crop_and_resize" && it != axes.end();
-    if (it == axes.end() || (in.getDimSize(d) == out.getDimSize(d) && scale == 1.0f && !crop)) {
+    if (it == axes.end() || (in.getDimSize(d) == out.getDimSize(d) && scale == 1.0f)) {
       perDim[d] = {{e.iter(d), {}}};
       continue;
     }
-    float start = crop && roi.size() == 2 * axes.size() ? roi[which] : 0, end = crop && roi.size() == 2 * axes.size() ? roi[which + axes.size()] : 1;
-    auto at = taps.coordinate(d, in.getDimSize(d), out.getDimSize(d), scale, start, end);
+    auto at = taps.coordinate(d, in.getDimSize(d), out.getDimSize(d), scale);
     if (failed(at))
       return failure();
     uint32_t n = e.extent(x, d);
-    if (crop) {
-      uint32_t low = e.binary(BinaryKind::lt, *at, taps.f(0));
-      uint32_t high = e.binary(BinaryKind::gt, *at, p.immediate(float(in.getDimSize(d) - 1)));
-      uint32_t either = e.binary(BinaryKind::logical_or, low, high);
-      outside = outside ? e.binary(BinaryKind::logical_or, *outside, either) : either;
-    }
     if (op.getMode() == "nearest") {
       auto one = taps.nearest(*at, n);
       if (failed(one))
@@ -186,10 +254,6 @@ FailureOr<Value> mrcc::lowerResize(ResizeOp op, OpBuilder &b) {
     if (!isa<FloatType>(in.getElementType()))
       v = e.unary(UnaryKind::round_even, v);
     v = e.cast(type, v);
-  }
-  if (outside) {
-    double fill = op.getExtrapolation().convertToFloat();
-    v = e.select(*outside, isa<FloatType>(in.getElementType()) ? e.constant(type, fill) : e.integer(type, int64_t(fill)), v);
   }
   return p.loop(out, v).getResult(0);
 }
