@@ -179,7 +179,10 @@ struct FormKernels : mrcc::impl::FormKernelsBase<FormKernels> {
         if (v == reshape.getOutput())
           continue;
         auto mapped = mapOperand(typeOf(v).getShape(), result.getShape(), dims);
-        fits &= mapped.has_value();
+        // What another launch makes would be reshaped in turn, and would ask for the opposite.
+        auto maker = v.getDefiningOp<LaunchOp>();
+        bool stays = mapped && (ArrayRef(*mapped) == typeOf(v).getShape() || !maker || !(takesEpilogue(maker) || isPointwise(maker)));
+        fits &= stays;
         if (fits)
           others.emplace_back(v, *mapped);
       }
@@ -325,20 +328,24 @@ struct FormKernels : mrcc::impl::FormKernelsBase<FormKernels> {
       return false; // the scheduled families store f32
     auto at = operandsOf(tail, v);
     shiftParams(more, getConfig(anchor, "immediates").size());
+    OpBuilder b(tail);
     SmallVector<Value> inputs(anchor.getInputs());
     SmallVector<uint32_t> operandMap(tail.getInputs().size(), 0);
+    // Reduced dims that follow the output's: operands do not vary along them.
+    int64_t behind = loop ? int64_t(getExtents(anchor).size()) - typeOf(v).getRank() : 0;
     for (auto [i, o] : llvm::enumerate(tail.getInputs())) {
       if (o == v)
         continue;
       operandMap[i] = inputs.size();
-      inputs.push_back(o);
+      SmallVector<int64_t> dims(typeOf(o).getShape());
+      dims.append(behind, 1);
+      inputs.push_back(typeOf(o).getNumElements() == 1 ? o : createReshape(b, tail.getLoc(), o, dims));
     }
     std::map<uint32_t, uint32_t> loadTo;
     size_t last = body.results.size() - 1; // reductions keep what they combine in front
     for (unsigned i : at)
       loadTo[i] = body.results[last];
     body.results[last] = body.inlineExpr(more, operandMap, loadTo)[0];
-    OpBuilder b(tail);
     SmallVector<int64_t> immediates = getConfig(anchor, "immediates");
     llvm::append_range(immediates, getConfig(tail, "immediates"));
     LaunchOp fused = rebuild(b, anchor, tail.getResult(0).getType(), inputs, body.pruned(), immediates);
