@@ -36,6 +36,16 @@ int64_t convFlops(const ConvProblem &problem);
 BoundLaunch bindDirect(const ConvProblem &problem, const LaunchSite &site, const Target &target);
 void emitDirect(const KernelDescription &kernel, const Expr &body, KernelBuilder &kb);
 
+/// The kernel for few input channels.
+bool fitsFew(const ConvProblem &problem);
+BoundLaunch bindFew(const ConvProblem &problem, const LaunchSite &site, const Target &target);
+void emitFew(const KernelDescription &kernel, const Expr &body, KernelBuilder &kb);
+
+/// Winograd F(4x4, 3x3), where the rule of fitsWinograd says that it is faster.
+bool fitsWinograd(const ConvProblem &problem, const LaunchSite &site);
+BoundLaunch bindWinograd(const ConvProblem &problem, const LaunchSite &site, const Target &target);
+void emitWinograd(const KernelDescription &kernel, const Expr &body, KernelBuilder &kb);
+
 /// Input channels of one chunk of packed weights: the largest divisor up to 80.
 int64_t chunkOf(int64_t channels);
 

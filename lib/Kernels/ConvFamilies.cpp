@@ -1,6 +1,8 @@
 // The families conv and conv_transpose: what they ask for, and which kernel does it.
 //
 //   1x1, stride 1, no border, pixels of every view in one run    the matmul kernel over pixels
+//   at most 4 input channels                                      the kernel for few channels
+//   3x3, stride 1, f32, enough tiles and channels, not strict     Winograd
 //   everything else                                               the direct kernel
 #include "Conv.h"
 #include "Families.h"
@@ -112,6 +114,10 @@ public:
       product.b.strides = {0, 0, 0};
       return bindMatMul(std::move(product), site, target);
     }
+    if (fitsFew(*p))
+      return bindFew(*p, site, target);
+    if (fitsWinograd(*p, site))
+      return bindWinograd(*p, site, target);
     return bindDirect(*p, site, target);
   }
 
@@ -119,7 +125,12 @@ public:
     auto body = Expr::parse(kernel.body);
     if (!body)
       return body.takeError();
-    emitDirect(kernel, *body, builder);
+    if (kernel.config.count("few"))
+      emitFew(kernel, *body, builder);
+    else if (kernel.config.count("winograd"))
+      emitWinograd(kernel, *body, builder);
+    else
+      emitDirect(kernel, *body, builder);
     return llvm::Error::success();
   }
 

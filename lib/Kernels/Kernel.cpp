@@ -16,6 +16,34 @@ std::string KernelDescription::key() const {
   return s + "] {" + body + "}";
 }
 
+std::optional<KernelDescription> KernelDescription::parse(llvm::StringRef key) {
+  KernelDescription kernel;
+  auto [head, rest] = key.split(" [");
+  llvm::SmallVector<llvm::StringRef> words;
+  head.split(words, ' ');
+  kernel.family = words[0].str();
+  for (llvm::StringRef word : llvm::drop_begin(words)) {
+    auto [name, text] = word.split('=');
+    int64_t value;
+    if (text.getAsInteger(10, value))
+      return std::nullopt;
+    kernel.config[name.str()] = value;
+  }
+  auto [types, body] = rest.split("] {");
+  llvm::SmallVector<llvm::StringRef> names;
+  types.split(names, ',', -1, /*KeepEmpty=*/false);
+  for (llvm::StringRef name : names) {
+    auto type = parseDType(name);
+    if (!type)
+      return std::nullopt;
+    kernel.types.push_back(*type);
+  }
+  if (!body.consume_back("}"))
+    return std::nullopt;
+  kernel.body = body.str();
+  return kernel.key() == key ? std::optional(std::move(kernel)) : std::nullopt;
+}
+
 std::string KernelDescription::name() const {
   std::string s = family;
   // The numbers that people look for first, as far as a family has them.

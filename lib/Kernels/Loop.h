@@ -17,8 +17,10 @@ class KernelBuilder;
 
 namespace mrcc::loops {
 
-enum class Combine : uint8_t { sum, prod, max, min, argmax, argmin, argmax_last, argmin_last };
-inline bool isArg(Combine c) { return c >= Combine::argmax; }
+/// max and min let NaN through, max_number and min_number skip it (one instruction instead of three). Of equal values the
+/// first or last index stays.
+enum class Combine : uint8_t { sum, prod, max, min, argmax, argmin, argmax_last, argmin_last, max_number, min_number };
+inline bool isArg(Combine c) { return c >= Combine::argmax && c <= Combine::argmin_last; }
 
 /// How a view's address moves along a level (or, for a view read by load_at, along a dimension of its own).
 enum class Step : uint8_t { none = 0, unit = 1, strided = 2 };
@@ -28,6 +30,7 @@ struct Plan {
   unsigned outputs = 1, rank = 0, parallel = 0, vector = 0, immediates = 0;
   bool transpose = false;                  // the two innermost parallel levels are walked in square tiles
   bool cache = false;                      // values are kept in scratch between phases
+  bool batch = false;                      // each phase runs over some rows, so that rows hide each other's latency
   std::vector<std::vector<Step>> steps;    // for each view, by level; own dims where `indexed`
   std::vector<Combine> combines;           // argmax and argmin take two results: value and index
   Expr body;                               // iter: levels. Results: combined, stored, then one for each clip
@@ -68,7 +71,7 @@ struct Analysis {
 
 /// Where the run-time parameters lie: fixed ones, then those that the plan calls for.
 struct Params {
-  enum Fixed : unsigned { perUnit, items, blocks, blockSize, count };
+  enum Fixed : unsigned { perUnit, items, blocks, blockSize, count }; // blockSize: rows of a batch, where there are batches
   explicit Params(const Plan &plan);
   unsigned extent(unsigned level) const { return count + level; }
   /// Of a view's strided step.
@@ -90,6 +93,8 @@ llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target, l
 /// Emits any kernel that bind() made, whatever name its family has.
 llvm::Error emit(const KernelDescription &kernel, KernelBuilder &builder);
 
+/// Most rows of a batch.
+constexpr int64_t largestBatch = 16;
 /// Elements on each side of a tile of a transposition.
 constexpr int64_t tileSide = 64;
 /// Both extents of a transposition are at least this.

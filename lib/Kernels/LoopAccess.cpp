@@ -25,7 +25,7 @@ Value Emitter::evaluate(uint32_t n, int64_t u) {
     Index at = state.iters[node.imm];
     if (!isWide(n))
       return asI64(at);
-    Value base = asI64(kb.add(at, u * state.lanes));
+    Value base = asI64(kb.add(at, vectorAt(u)));
     if (!vector)
       return base;
     SmallVector<int64_t> lane(state.lanes);
@@ -63,7 +63,7 @@ Value Emitter::evaluate(uint32_t n, int64_t u) {
 
 //===-- loads -----------------------------------------------------------------------------------------------------===//
 
-Index Emitter::laneOffset(unsigned view, int64_t element) const {
+Index Emitter::laneOffset(unsigned view, Index element) const {
   auto *self = const_cast<Emitter *>(this);
   return kb.add(state.offsets[view], kb.mul(element, self->stride(view, plan.vector)));
 }
@@ -95,10 +95,10 @@ Value Emitter::loadNode(const ExprNode &node, bool spread, int64_t u) {
   if (!spread)
     return loadAt(view, state.offsets[view]);
   if (!state.lanes)
-    return loadAt(view, laneOffset(view, u));
+    return loadAt(view, laneOffset(view, vectorAt(u)));
   if (step(view, plan.vector) == Step::unit)
-    return kb.loadVector(views[view], {laneOffset(view, u * state.lanes)}, state.lanes);
-  return gather(view, [&](int64_t lane) { return laneOffset(view, u * state.lanes + lane); });
+    return kb.loadVector(views[view], {laneOffset(view, vectorAt(u))}, state.lanes);
+  return gather(view, [&](int64_t lane) { return laneOffset(view, kb.add(vectorAt(u), lane)); });
 }
 
 /// The value of an evenly growing index in the first lane of vector u.
@@ -107,7 +107,7 @@ Value Emitter::scalarBase(uint32_t n, int64_t u) {
   if (!isWide(n))
     return state.values[n][0];
   if (node.op == Op::iter)
-    return asI64(kb.add(state.iters[node.imm], u * std::max<int64_t>(state.lanes, 1)));
+    return asI64(kb.add(state.iters[node.imm], vectorAt(u)));
   Value a = scalarBase(node.args[0], u), b = scalarBase(node.args[1], u);
   return emitNode(kb, node, {a, b}, {DType::i64, DType::i64}, 0);
 }
@@ -175,7 +175,7 @@ void Emitter::store(unsigned view, Value v, int64_t u) {
   bool along = plan.rank && (!plan.vectorReduces() || mapping); // outputs move along the vector level
   bool isVector = isa<VectorType>(v.getType());
   if (!along || !state.lanes) {
-    Index at = along ? laneOffset(view, u) : state.offsets[view];
+    Index at = along ? laneOffset(view, vectorAt(u)) : state.offsets[view];
     if (bitWidth(plan.types[view]) != 4)
       return kb.store(v, views[view], {at});
     Index byte = kb.div(at, 2);
@@ -186,24 +186,36 @@ void Emitter::store(unsigned view, Value v, int64_t u) {
   if (!isVector)
     v = kb.splat(v, state.lanes);
   if (step(view, plan.vector) == Step::unit)
-    return kb.storeVector(v, views[view], {laneOffset(view, u * state.lanes)});
+    return kb.storeVector(v, views[view], {laneOffset(view, vectorAt(u))});
   for (int64_t lane = 0; lane < state.lanes; ++lane)
-    kb.store(vector::ExtractOp::create(kb.b, kb.loc, v, ArrayRef<int64_t>{lane}), views[view], {laneOffset(view, u * state.lanes + lane)});
+    kb.store(vector::ExtractOp::create(kb.b, kb.loc, v, ArrayRef<int64_t>{lane}), views[view], {laneOffset(view, kb.add(vectorAt(u), lane))});
 }
 
 //===-- values kept between phases --------------------------------------------------------------------------------===//
 
+/// Points of all rows of a batch, or of the row.
+Index Emitter::keptPoints() {
+  Index points = plan.batch ? kb.param(Params::blockSize) : Index(1);
+  for (unsigned l = plan.parallel; l < plan.rank; ++l)
+    points = kb.mul(points, extent(l));
+  return points;
+}
+
 /// Writes a node's value to its place in scratch, or reads it.
 Value Emitter::kept(uint32_t n, int64_t u, Value stored) {
   DType type = plan.body.nodes[n].type;
-  Index points = 1;
-  for (unsigned l = plan.parallel; l < plan.rank; ++l)
-    points = kb.mul(points, extent(l));
   // A point has one element, or the elements of a tile of vectors.
-  const int64_t wideElements = tileVectors * kb.target.vectorBits / bitWidth(type), elements = plan.vectorReduces() ? 1 : wideElements;
+  const int64_t tileElements = tileVectors * kb.target.vectorBits / bitWidth(type), elements = plan.vectorReduces() ? 1 : tileElements;
   const int64_t bytes = plan.vectorReduces() ? 8 : tileVectors * kb.target.vectorBits / 8;
-  Buffer buffer = kb.scratch(kb.mul(kb.mul(points, bytes), int64_t(analysis.cachePlace[n])), type, {int64_t(1) << 40});
-  Index at = kb.add(kb.mul(state.place, elements), u * std::max<int64_t>(state.lanes, 1));
+  Buffer buffer = kb.scratch(kb.mul(kb.mul(keptPoints(), bytes), int64_t(analysis.cachePlace[n])), type, {int64_t(1) << 40});
+  Index place = state.place;
+  if (plan.batch) {
+    Index points = 1;
+    for (unsigned l = plan.parallel; l < plan.rank; ++l)
+      points = kb.mul(points, extent(l));
+    place = kb.add(place, kb.mul(batchRow, points));
+  }
+  Index at = kb.add(kb.mul(place, elements), u * std::max<int64_t>(state.lanes, 1));
   bool spread = isWide(n) && state.lanes;
   if (!stored)
     return spread ? kb.loadVector(buffer, {at}, state.lanes) : kb.load(buffer, {at});

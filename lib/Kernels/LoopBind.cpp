@@ -122,7 +122,8 @@ llvm::Error Binder::readCombines() {
     int kind = llvm::StringSwitch<int>(word)
                    .Case("sum", int(Combine::sum)).Case("prod", int(Combine::prod)).Case("max", int(Combine::max))
                    .Case("min", int(Combine::min)).Case("argmax", int(Combine::argmax)).Case("argmin", int(Combine::argmin))
-                   .Case("argmax_last", int(Combine::argmax_last)).Case("argmin_last", int(Combine::argmin_last)).Default(-1);
+                   .Case("argmax_last", int(Combine::argmax_last)).Case("argmin_last", int(Combine::argmin_last))
+                   .Case("max_number", int(Combine::max_number)).Case("min_number", int(Combine::min_number)).Default(-1);
     if (kind < 0)
       return fail("unknown combine '" + word + "'");
     plan.combines.push_back(Combine(kind));
@@ -517,7 +518,7 @@ void Binder::clip() {
     switch (kind) {
     case Combine::sum: return node.bits == 0;
     case Combine::prod: return floating ? v == 1 : node.bits == 1;
-    case Combine::max: return floating ? v == -HUGE_VAL : node.bits == (isUnsigned(node.type) ? 0 : constantBits(node.type, -(int64_t(1) << (bitWidth(node.type) - 2)) * 2));
+    case Combine::max: case Combine::max_number: return floating ? v == -HUGE_VAL : node.bits == (isUnsigned(node.type) ? 0 : constantBits(node.type, -(int64_t(1) << (bitWidth(node.type) - 2)) * 2));
     default: return floating && v == HUGE_VAL;
     }
   };
@@ -608,15 +609,22 @@ void Binder::fill() {
     plan.steps.push_back(std::move(steps));
   }
 
-  // Values kept between phases: for each point of a row, a scalar or the vectors of a tile.
+  // Values kept between phases: for each point of a row, a scalar or the vectors of a tile. Short rows go in batches.
   plan.cache = true;
   Analysis analysis(plan);
-  int64_t kept = analysis.cached * (plan.vectorReduces() ? 8 : 4 * target.vectorBits / 8);
+  int64_t points = 1, batch = 1;
   for (unsigned l = parallel; l < dims.size(); ++l)
-    kept *= dims[l].extent;
+    points *= dims[l].extent;
+  if (plan.maps() && plan.vectorReduces() && parallel > 0 && points > 0 && points <= 2048) {
+    plan.batch = true;
+    batch = std::min<int64_t>(largestBatch, std::max<int64_t>(4096 / points, 2));
+  }
+  int64_t kept = analysis.cached * points * batch * (plan.vectorReduces() ? 8 : 4 * target.vectorBits / 8);
   plan.cache = kept > 0 && kept <= (4 << 20);
   if (plan.cache)
     bound.scratchBytes = llvm::alignTo(kept, 64);
+  if (plan.batch)
+    bound.scratchBytes += plan.combined() * largestBatch * 8;
   bound.kernel = plan.describe();
 
   // Work of one item: a row, a block of a long row, a tile; times what is reduced.
@@ -658,7 +666,7 @@ void Binder::fill() {
   p[Params::perUnit] = perUnit;
   p[Params::items] = items;
   p[Params::blocks] = blocks;
-  p[Params::blockSize] = blockSize;
+  p[Params::blockSize] = plan.batch ? batch : blockSize;
   for (unsigned l = 0; l < dims.size(); ++l)
     p[layout.extent(l)] = dims[l].extent;
   for (auto [at, index] : layout.strides)

@@ -94,6 +94,8 @@ void Emitter::outerLoops() {
         enter(l, at[l]);
       Index start = kb.mul(group, inner);
       Index low = kb.max(kb.sub(first, start), 0), high = kb.min(kb.sub(last, start), inner);
+      if (plan.batch)
+        return kb.loop(low, high, size, [&](Index i) { reduceBatch(i, kb.min(kb.add(i, size), high)); });
       kb.loop(low, high, 1, [&](Index i) {
         scoped([&] {
           enter(outside - 1, i);
@@ -114,9 +116,10 @@ void Emitter::enter(unsigned level, Index at) {
   emitLevel(level);
 }
 
-void Emitter::enterVector(Index at, int64_t newLanes, int64_t unroll) {
+void Emitter::enterVector(Index at, int64_t newLanes, int64_t unroll, ArrayRef<Index> shifts) {
   state.lanes = newLanes;
   state.unroll = unroll;
+  state.shifts.assign(shifts.begin(), shifts.end());
   enter(plan.vector, at);
 }
 

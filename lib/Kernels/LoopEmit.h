@@ -22,6 +22,7 @@ private:
     Index place = 0;
     std::vector<Values> values;
     int64_t lanes = 0, unroll = 1;
+    llvm::SmallVector<Index> shifts; // of the vectors from the first; empty: one after the other
     unsigned phase = 0;
   };
 
@@ -31,7 +32,8 @@ private:
   void row(Index low, Index high);
   void mapRow(Index low, Index high);
   void enter(unsigned level, Index at);
-  void enterVector(Index at, int64_t lanes, int64_t unroll);
+  void enterVector(Index at, int64_t lanes, int64_t unroll, llvm::ArrayRef<Index> shifts = {});
+  Index vectorAt(int64_t u) const { return state.shifts.empty() ? Index(u * std::max<int64_t>(state.lanes, 1)) : state.shifts[u]; }
   void emitLevel(int level);
   void startPhase(unsigned phase);
   void compute(uint32_t node);
@@ -46,9 +48,12 @@ private:
 
   // LoopReduce.cpp: what is active are the slots of the phase under way.
   void reduceParallelRow(Index low, Index high);
-  void reduceTile(Index at, int64_t lanes, int64_t unroll);
+  void reduceTile(Index at, int64_t lanes, int64_t unroll, llvm::ArrayRef<Index> shifts = {});
   void mapTile(unsigned level);
   void reduceInnerRow();
+  void reducePhase(unsigned phase);
+  void reduceBatch(Index low, Index high);
+  Buffer batchAccs(const Slot &slot, unsigned part);
   Values innerNest(unsigned level, Values accs);
   void mapInner(unsigned level);
   void activate(unsigned phase);
@@ -76,7 +81,8 @@ private:
   void storeResults(int64_t u);
   void store(unsigned view, Value v, int64_t u);
   Value kept(uint32_t node, int64_t u, Value store);
-  Index laneOffset(unsigned view, int64_t element) const;
+  Index keptPoints();
+  Index laneOffset(unsigned view, Index element) const;
   Value asI64(Index x);
   Index asIndex(Value v);
 
@@ -107,6 +113,7 @@ private:
   std::vector<bool> slotWide;      // the same of what is combined, by result
   std::vector<Slot> active;
   bool inTile = false, mapping = false;
+  Index batchRow = 0;              // number of the row in its batch
   llvm::SmallVector<Buffer> views; // flat
   State state;
 };

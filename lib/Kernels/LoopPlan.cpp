@@ -50,6 +50,8 @@ KernelDescription Plan::describe() const {
     k.config["transpose"] = 1;
   if (cache)
     k.config["cache"] = 1;
+  if (batch)
+    k.config["batch"] = 1;
   for (unsigned v = 0; v < types.size(); ++v) {
     int64_t digits = 1;
     for (Step s : steps[v])
@@ -83,6 +85,7 @@ llvm::Expected<Plan> Plan::parse(const KernelDescription &k) {
   p.immediates = get("immediates");
   p.transpose = get("transpose");
   p.cache = get("cache");
+  p.batch = get("batch");
   for (unsigned v = 0; v < p.types.size(); ++v) {
     std::vector<Step> steps;
     for (int64_t digits = get("steps" + std::to_string(v)); digits > 1; digits /= 10)

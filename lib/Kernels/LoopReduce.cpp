@@ -18,7 +18,7 @@ static constexpr int64_t runLength = 128;
 
 static Value identity(KernelBuilder &kb, Combine kind, DType type, bool isIndex, int64_t lanes) {
   ExprNode node{Op::constant, type, 0, 0, {}};
-  bool lowest = kind == Combine::max || kind == Combine::argmax || kind == Combine::argmax_last;
+  bool lowest = kind == Combine::max || kind == Combine::max_number || kind == Combine::argmax || kind == Combine::argmax_last;
   if (isIndex) { // first: any index is better; last: any is
     bool last = kind == Combine::argmax_last || kind == Combine::argmin_last;
     node.bits = constantBits(type, last ? int64_t(-1) : INT64_MAX);
@@ -69,6 +69,16 @@ void Emitter::combineSlot(const Slot &slot, Value *acc, const Value *value) {
   case Combine::prod: acc[0] = emitCombine(kb, BinaryKind::mul, type, acc[0], value[0]); return;
   case Combine::max: acc[0] = emitCombine(kb, BinaryKind::max, type, acc[0], value[0]); return;
   case Combine::min: acc[0] = emitCombine(kb, BinaryKind::min, type, acc[0], value[0]); return;
+  case Combine::max_number: case Combine::min_number: {
+    bool isMax = slot.kind == Combine::max_number;
+    if (type != DType::f32 && type != DType::f64) {
+      acc[0] = emitCombine(kb, isMax ? BinaryKind::max : BinaryKind::min, type, acc[0], value[0]);
+      return;
+    }
+    Num x(kb, value[0]), y(kb, acc[0]); // where x is NaN, y stays
+    acc[0] = (isMax ? larger(x, y) : smaller(x, y)).v;
+    return;
+  }
   default: break;
   }
   bool isMax = slot.kind == Combine::argmax || slot.kind == Combine::argmax_last;
@@ -198,9 +208,9 @@ void Emitter::mapTile(unsigned level) {
   });
 }
 
-void Emitter::reduceTile(Index at, int64_t n, int64_t unroll) {
+void Emitter::reduceTile(Index at, int64_t n, int64_t unroll, ArrayRef<Index> shifts) {
   scoped([&] {
-    enterVector(at, n, unroll);
+    enterVector(at, n, unroll, shifts);
     for (unsigned phase = 0; phase < analysis.phases; ++phase) {
       startPhase(phase);
       activate(phase);
@@ -227,7 +237,19 @@ void Emitter::reduceParallelRow(Index low, Index high) {
   kb.ifThen(kb.less(length, lanes), scalars, [&] {
     Index main = kb.sub(high, kb.rem(length, lanes * tileVectors)), last = kb.sub(high, lanes);
     kb.loop(low, main, lanes * tileVectors, [&](Index i) { reduceTile(i, lanes, tileVectors); });
-    kb.loop(main, high, lanes, [&](Index i) { reduceTile(kb.min(i, last), lanes, 1); });
+    // The rest in one tile of 4, 2 or 1 vectors, the last of which ends the row.
+    Index rest = kb.sub(high, main), furthest = kb.sub(last, main);
+    auto tile = [&](int64_t n) {
+      SmallVector<Index> shifts;
+      for (int64_t u = 0; u < n; ++u)
+        shifts.push_back(u + 1 == n ? furthest : kb.min(u * lanes, furthest));
+      reduceTile(main, lanes, n, shifts);
+    };
+    kb.ifThen(
+        kb.less(2 * lanes, rest), [&] { tile(4); },
+        [&] {
+          kb.ifThen(kb.less(lanes, rest), [&] { tile(2); }, [&] { kb.ifThen(kb.less(0, rest), [&] { tile(1); }); });
+        });
   });
 }
 
@@ -367,28 +389,59 @@ void Emitter::mapInner(unsigned level) {
   });
 }
 
-void Emitter::reduceInnerRow() {
-  scoped([&] {
-    for (unsigned phase = 0; phase < analysis.phases; ++phase) {
-      startPhase(phase);
-      activate(phase);
-      Values accs;
-      if (lanes > 1)
-        accs = identities(lanes, tileVectors, true);
-      accs.append(identities(0, 1, true));
-      Values totals = finish(innerNest(plan.parallel, accs));
-      size_t next = 0;
-      for (const Slot &slot : active)
-        for (unsigned part = 0; part < slot.width; ++part)
-          setAccs(slot, part, {totals[next++]});
-    }
-    startPhase(analysis.phases);
+void Emitter::reducePhase(unsigned phase) {
+  startPhase(phase);
+  if (phase == analysis.phases) {
     if (!plan.maps())
       return storeResults(0);
     mapping = true;
     mapInner(plan.parallel);
     mapping = false;
+    return;
+  }
+  activate(phase);
+  Values accs;
+  if (lanes > 1)
+    accs = identities(lanes, tileVectors, true);
+  accs.append(identities(0, 1, true));
+  Values totals = finish(innerNest(plan.parallel, accs));
+  size_t next = 0;
+  for (const Slot &slot : active)
+    for (unsigned part = 0; part < slot.width; ++part)
+      setAccs(slot, part, {totals[next++]});
+}
+
+void Emitter::reduceInnerRow() {
+  scoped([&] {
+    for (unsigned phase = 0; phase <= analysis.phases; ++phase)
+      reducePhase(phase);
   });
+}
+
+/// Reduced values of the rows of a batch.
+Buffer Emitter::batchAccs(const Slot &slot, unsigned part) {
+  Index kept = kb.mul(kb.div(kb.add(kb.mul(keptPoints(), int64_t(8 * analysis.cached)), 63), 64), 64);
+  return kb.scratch(kb.add(kept, int64_t(slot.first + part) * largestBatch * 8), slotType(slot, part), {int64_t(1) << 40});
+}
+
+/// Phase by phase over some rows: in each, no row waits for another.
+void Emitter::reduceBatch(Index low, Index high) {
+  for (unsigned phase = 0; phase <= analysis.phases; ++phase)
+    kb.loop(low, high, 1, [&](Index i) {
+      scoped([&] {
+        batchRow = kb.sub(i, low);
+        enter(plan.parallel - 1, i);
+        for (const Slot &slot : analysis.slots)
+          for (unsigned part = 0; part < slot.width && slot.phase < phase; ++part)
+            setAccs(slot, part, {kb.load(batchAccs(slot, part), {batchRow})});
+        reducePhase(phase);
+        for (const Slot &slot : analysis.slots)
+          for (unsigned part = 0; part < slot.width && slot.phase == phase; ++part)
+            for (uint32_t n = 0; n < plan.body.nodes.size(); ++n)
+              if (plan.body.nodes[n].op == Op::acc && plan.body.nodes[n].imm == slot.first + part)
+                kb.store(state.values[n][0], batchAccs(slot, part), {batchRow});
+      });
+    });
 }
 
 } // namespace mrcc::loops

@@ -333,7 +333,7 @@ private:
     });
   }
 
-  /// B's columns are contiguous in k: blocks of lanes x lanes are transposed by log2(lanes) perfect shuffles.
+  /// B's columns are contiguous in k: blocks of lanes x lanes are transposed in registers.
   void transposePanel(Index column0, int64_t vectors, int64_t active) {
     const int64_t lanes = tile.lanes;
     Index whole = kb.sub(q.depth, kb.rem(q.depth, lanes));
@@ -344,7 +344,7 @@ private:
         SmallVector<Value> v;
         for (int64_t i = 0; i < lanes; ++i)
           v.push_back(arithmetic.widen(kb.loadVector(b, {columnAt(i), k}, lanes), kernel.types[2]));
-        transpose(v);
+        transposeSquare(kb, v);
         for (int64_t i = 0; i < lanes; ++i)
           kb.storeVector(v[i], panel, {kb.add(k, i), j * lanes});
       });
@@ -352,23 +352,6 @@ private:
         for (int64_t i = 0; i < lanes; ++i)
           kb.store(arithmetic.widen(kb.load(b, {columnAt(i), k}), kernel.types[2]), panel, {k, j * lanes + i});
       });
-    }
-  }
-
-  void transpose(SmallVector<Value> &v) {
-    const int64_t n = v.size();
-    SmallVector<int64_t> low, high;
-    for (int64_t i = 0; i < n / 2; ++i) {
-      low.append({i, n + i});
-      high.append({n / 2 + i, n + n / 2 + i});
-    }
-    for (int64_t stage = 1; stage < n; stage *= 2) {
-      SmallVector<Value> next;
-      for (int64_t i = 0; i < n / 2; ++i) {
-        next.push_back(vector::ShuffleOp::create(kb.b, kb.loc, v[i], v[i + n / 2], low));
-        next.push_back(vector::ShuffleOp::create(kb.b, kb.loc, v[i], v[i + n / 2], high));
-      }
-      v = next;
     }
   }
 

@@ -33,14 +33,14 @@ llvm::Expected<BoundLaunch> SoftmaxFamily::bind(const LaunchSite &site, const Ta
   if (e.results.size() != 1)
     return fail("the prologue has " + llvm::Twine(e.results.size()) + " results");
   uint32_t x = e.cast(wide, e.results[0]), shifted = e.binary(BinaryKind::sub, x, e.acc(wide, 0)), power = e.unary(UnaryKind::exp, shifted);
-  uint32_t sum = e.acc(wide, 1), share;
+  uint32_t sum = e.acc(wide, 1), share; // NaN need not survive the maximum: the sum has it
   if (site.get("log"))
     share = e.binary(BinaryKind::sub, shifted, e.unary(UnaryKind::log, sum));
   else
     share = e.binary(BinaryKind::mul, power, e.unary(UnaryKind::reciprocal, sum));
   e.results = {x, power, e.cast(out, share)};
   row.config = {{"extents", site.output().dims}, {"reduce", {axis}}};
-  row.words = {{"combine", "max sum"}};
+  row.words = {{"combine", "max_number sum"}};
   auto bound = loops::bind(row, target);
   if (bound)
     bound->kernel.family = "softmax";

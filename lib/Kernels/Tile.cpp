@@ -133,6 +133,24 @@ void storeLanes(KernelBuilder &kb, Value v, Buffer m, llvm::ArrayRef<Index> at, 
   }
 }
 
+// log2(lanes) perfect shuffles: each interleaves the first half of the vectors with the second.
+void transposeSquare(KernelBuilder &kb, llvm::SmallVectorImpl<Value> &rows) {
+  const int64_t n = rows.size();
+  SmallVector<int64_t> low, high;
+  for (int64_t i = 0; i < n / 2; ++i) {
+    low.append({i, n + i});
+    high.append({n / 2 + i, n + n / 2 + i});
+  }
+  for (int64_t stage = 1; stage < n; stage *= 2) {
+    SmallVector<Value> next;
+    for (int64_t i = 0; i < n / 2; ++i) {
+      next.push_back(vector::ShuffleOp::create(kb.b, kb.loc, rows[i], rows[i + n / 2], low));
+      next.push_back(vector::ShuffleOp::create(kb.b, kb.loc, rows[i], rows[i + n / 2], high));
+    }
+    rows = next;
+  }
+}
+
 Epilogue::Epilogue(KernelBuilder &kb, const KernelDescription &kernel, const Expr &body, DType compute, unsigned immediate)
     : kb(kb), body(body), compute(compute), outType(kernel.types[0]), immediate(immediate) {}
 

@@ -41,6 +41,9 @@ inline Index strideOf(int64_t strideClass, Index runtime) { return strideClass <
 mlir::Value loadLanes(KernelBuilder &kb, Buffer m, llvm::ArrayRef<Index> at, int64_t strideClass, int64_t lanes, int64_t active);
 void storeLanes(KernelBuilder &kb, mlir::Value v, Buffer m, llvm::ArrayRef<Index> at, int64_t strideClass, int64_t active);
 
+/// rows[i][j] <- rows[j][i], for as many vectors as lanes (a power of two), in registers.
+void transposeSquare(KernelBuilder &kb, llvm::SmallVectorImpl<mlir::Value> &rows);
+
 /// The body of a launch on accumulators. Buffers of the output (first) and the extras are set for each block of rows.
 class Epilogue {
 public:

@@ -152,6 +152,36 @@ TEST_CASE("convolution epilogues") {
   }
 }
 
+TEST_CASE("Winograd") {
+  // Ragged maps, borders of any width, chunks, columns that fill no tile; both ways to the weights.
+  for (const char *name : targets) {
+    const Target &target = *Target::find(name);
+    if (!runsHere(target))
+      continue;
+    for (const Layer &l : std::vector<Layer>{{1, 33, 35, 24, 24, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1},
+                                             {3, 14, 13, 40, 91, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1},
+                                             {1, 9, 12, 160, 48, 3, 3, 1, 1, 1, 1, 0, 0, 0, 0},
+                                             {1, 16, 16, 104, 32, 3, 3, 1, 1, 1, 1, 2, 0, 1, 3},
+                                             {2, 24, 22, 96, 16, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1},
+                                             {1, 40, 64, 90, 18, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1}}) {
+      CAPTURE(name); CAPTURE(l.str());
+      Tensor w(DType::f32, {l.out, l.in, 3, 3}), x(DType::f32, {l.batch, l.height, l.width, l.in}, {}, l.in % 16 ? 5 : 0);
+      std::vector<int64_t> dims = {l.batch, l.outHeight(), l.outWidth(), l.out};
+      Tensor out(DType::f32, dims, l.out == 91 ? std::vector<int>{0, 3, 1, 2} : std::vector<int>{}, 3), bias(DType::f32, dims), residual(DType::f32, dims, {}, 1);
+      bias.broadcast({0, 1, 2}).random(3);
+      w.random(2), x.random(1), residual.random(4);
+      Tensor packed = packConv(w, 1);
+      std::vector<Tensor *> tensors = {&out, &x, &packed, &bias, &residual};
+      Compiled kernel(makeSite("conv", tensors, l.config(), "f32 acc; f32 load 2; f32 add %0 %1; f32 const 0; f32 max %2 %3; f32 load 3; f32 add %4 %5 -> %6"), target);
+      CHECK(kernel.bound.kernel.config.count("winograd"));
+      check(kernel, tensors, referenceConv(l, x, w, [&](double v, auto &at) { return std::max(0.0, v + bias.get(at)) + residual.get(at); }), 3e-5);
+      auto strict = l.config();
+      strict["strict"] = {1};
+      CHECK(!KernelFamily::find("conv")->bind(makeSite("conv", tensors, strict), target)->kernel.config.count("winograd"));
+    }
+  }
+}
+
 TEST_CASE("transposed convolutions") {
   struct Up {
     int64_t batch, height, width, in, out, kh, kw, sh, sw, dh = 1, dw = 1, top = 0, left = 0, extraY = 0, extraX = 0, group = 1;

@@ -39,6 +39,8 @@ struct KernelDescription {
   auto operator<=>(const KernelDescription &) const = default;
   /// One line, unique: "conv ic=24 kh=3 ... [f32,f32,f32] {body}". The order of kernels in a bundle is that of keys.
   std::string key() const;
+  /// The description that has this key: what a bundle says of a kernel is all that its code is made from.
+  static std::optional<KernelDescription> parse(llvm::StringRef key);
   /// A name for people and symbols: family, main numbers, 8 hex digits of the key's hash.
   std::string name() const;
 };
