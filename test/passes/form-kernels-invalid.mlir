@@ -1,7 +1,9 @@
 // RUN: mrcc-opt %s --mrc-form-kernels --verify-diagnostics --split-input-file
 
-func.func @no_kernel(%x: tensor<3xf32>, %i: tensor<2xi64>, %u: tensor<2xf32>) -> tensor<3xf32> {
+// Weights are packed for f32 alone.
+func.func @no_kernel(%x: tensor<1x2x2x16xf64>, %w: tensor<1x1x1x16x16xf64>) -> tensor<1x2x2x16xf64> {
+  %none = mrc.none : none
   // expected-error @+1 {{has no kernel for these types and attributes}}
-  %0 = mrc.scatter_elements add %x, %i, %u {axis = 0 : i64} : (tensor<3xf32>, tensor<2xi64>, tensor<2xf32>) -> tensor<3xf32>
-  return %0 : tensor<3xf32>
+  %0 = mrc.conv %x, %w, %none {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, group = 1 : i64, packed_kernel = array<i64: 1, 1>, packed_oc = 16 : i64} : (tensor<1x2x2x16xf64>, tensor<1x1x1x16x16xf64>, none) -> tensor<1x2x2x16xf64>
+  return %0 : tensor<1x2x2x16xf64>
 }
