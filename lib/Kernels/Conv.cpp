@@ -176,7 +176,7 @@ BoundLaunch bindDirect(const ConvProblem &p, const LaunchSite &site, const Targe
   config["grouped"] = p.group > 1;
   config["chunked"] = q.chunks > 1;
   config["border"] = hasBorder(p, last) + 2 * outerBorder;
-  config["channel"] = channels == 1 || q.in.column == 1 ? 1 : 2;
+  config["channel"] = p.in.dims.back() == 1 || q.in.column == 1 ? 1 : 2; // of the whole input: groups step by it, too
   config["immediate"] = bound.params.size();
   const int64_t bytes = bitWidth(compute) / 8;
   const int64_t zeros = roundUp(q.depth * bitWidth(p.in.type) / 8, 64);
