@@ -5,11 +5,15 @@ namespace mrcc {
 
 const KernelFamily *KernelFamily::find(llvm::StringRef name) {
   static const std::vector<const KernelFamily *> families = {
+      &attentionFamily(),
+      &convFamily(),
+      &convTransposeFamily(),
+      &depthwiseFamily(),
       &groupNormFamily(),
       &layerNormFamily(),
       &loopFamily(),
+      &matMulFamily(),
       &softmaxFamily(),
-      &convFamily(), &convTransposeFamily(), &depthwiseFamily(), &matMulFamily(),
   };
   for (const KernelFamily *family : families)
     if (family->name() == name)

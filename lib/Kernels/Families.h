@@ -7,6 +7,7 @@ const KernelFamily &groupNormFamily();
 const KernelFamily &layerNormFamily();
 const KernelFamily &loopFamily();
 const KernelFamily &softmaxFamily();
+const KernelFamily &attentionFamily();
 const KernelFamily &convFamily();
 const KernelFamily &convTransposeFamily();
 const KernelFamily &depthwiseFamily();
