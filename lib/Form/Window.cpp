@@ -231,7 +231,7 @@ FailureOr<Value> mrcc::lowerPool(PoolOp op, OpBuilder &b) {
   if (wide != type)
     v = e.cast(wide, v);
   if (isMax)
-    return p.reduce(result, extents, reduce, "max", e.select(*inside, v, lowest(e, wide))).getResult(0);
+    return p.reduce(result, extents, reduce, "max_number", e.select(*inside, v, lowest(e, wide))).getResult(0);
   uint32_t zero = e.constant(wide, 0), one = e.constant(wide, 1);
   if (op.getKind() == PoolKind::lp_pool) {
     double power = op.getP();

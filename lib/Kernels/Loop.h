@@ -34,6 +34,7 @@ struct Plan {
   std::vector<std::vector<Step>> steps;    // for each view, by level; own dims where `indexed`
   std::vector<Combine> combines;           // argmax and argmin take two results: value and index
   Expr body;                               // iter: levels. Results: combined, stored, then one for each clip
+  std::vector<unsigned> window;            // extents of the reduced levels if they are few: code for whole windows is unrolled
   std::vector<unsigned> clips;             // a reduced level that runs only where the result is not negative
   std::vector<unsigned> sources;           // the kernel's view that each view reads: the last ones may repeat others
 
@@ -93,6 +94,8 @@ llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target, l
 /// Emits any kernel that bind() made, whatever name its family has.
 llvm::Error emit(const KernelDescription &kernel, KernelBuilder &builder);
 
+/// Most points of an unrolled window.
+constexpr int64_t largestWindow = 16;
 /// Most rows of a batch.
 constexpr int64_t largestBatch = 16;
 /// Elements on each side of a tile of a transposition.

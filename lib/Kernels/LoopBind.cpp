@@ -619,6 +619,10 @@ void Binder::fill() {
     plan.batch = true;
     batch = std::min<int64_t>(largestBatch, std::max<int64_t>(4096 / points, 2));
   }
+  bool indexedWindow = llvm::any_of(body.nodes, [](const ExprNode &n) { return n.op == Op::load_at; });
+  if (plan.reduces() && !plan.vectorReduces() && !plan.maps() && indexedWindow && points > 1 && points <= largestWindow)
+    for (unsigned l = parallel; l < dims.size(); ++l)
+      plan.window.push_back(dims[l].extent);
   int64_t kept = analysis.cached * points * batch * (plan.vectorReduces() ? 8 : 4 * target.vectorBits / 8);
   plan.cache = kept > 0 && kept <= (4 << 20);
   if (plan.cache)

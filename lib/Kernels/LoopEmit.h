@@ -60,6 +60,7 @@ private:
   void setAccs(const Slot &slot, unsigned part, Values values);
   Values identities(int64_t lanes, int64_t unroll, bool spreadAll);
   Values reduceLevels(unsigned level, Values accs);
+  Values reduceWindow(Values accs);
   Values vectorLevel(Values accs);
   Values pointValues(bool spreadAll);
   Values combine(llvm::ArrayRef<Value> accs, llvm::ArrayRef<Value> values, int64_t unroll, bool spreadAll);

@@ -42,6 +42,8 @@ KernelDescription Plan::describe() const {
   }
   k.body = body.str();
   k.config.insert({{"outputs", outputs}, {"rank", rank}, {"parallel", parallel}, {"vector", vector}, {"params", Params(*this).total}});
+  for (unsigned i = 0; i < window.size(); ++i)
+    k.config["window" + std::to_string(i)] = window[i];
   for (unsigned i = 0; i < clips.size(); ++i)
     k.config["clip" + std::to_string(i)] = clips[i];
   if (immediates)
@@ -76,6 +78,8 @@ llvm::Expected<Plan> Plan::parse(const KernelDescription &k) {
     p.sources.push_back(get("source" + std::to_string(p.types.size())));
     p.types.push_back(p.types[p.sources.back()]);
   }
+  for (unsigned i = 0; k.config.count("window" + std::to_string(i)); ++i)
+    p.window.push_back(get("window" + std::to_string(i)));
   for (unsigned i = 0; k.config.count("clip" + std::to_string(i)); ++i)
     p.clips.push_back(get("clip" + std::to_string(i)));
   p.outputs = get("outputs");

@@ -193,6 +193,38 @@ Emitter::Values Emitter::reduceLevels(unsigned level, Values accs) {
   });
 }
 
+/// The reduced levels of a small window: straight code where it lies inside the input, loops at the border.
+Emitter::Values Emitter::reduceWindow(Values accs) {
+  std::function<Values(unsigned, Values)> whole = [&](unsigned level, Values in) -> Values {
+    if (level == plan.rank)
+      return combine(in, pointValues(false), state.unroll, false);
+    for (int64_t i = 0; i < plan.window[level - plan.parallel]; ++i)
+      scoped([&] {
+        enter(level, i);
+        in = whole(level + 1, in);
+      });
+    return in;
+  };
+  if (plan.clips.empty())
+    return whole(plan.parallel, accs);
+  Value inside;
+  for (unsigned level = plan.parallel; level < plan.rank; ++level) {
+    auto [low, high] = bounds(level);
+    Value all = kb.both(kb.equal(low, 0), kb.equal(high, extent(level)));
+    inside = inside ? kb.both(inside, all) : all;
+  }
+  SmallVector<Type> types;
+  for (Value acc : accs)
+    types.push_back(acc.getType());
+  auto branch = scf::IfOp::create(kb.b, kb.loc, types, inside, true);
+  OpBuilder::InsertionGuard guard(kb.b);
+  kb.b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(kb.b, kb.loc, whole(plan.parallel, accs));
+  kb.b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(kb.b, kb.loc, reduceLevels(plan.parallel, accs));
+  return Values(branch.getResults());
+}
+
 /// The last pass over the reduced levels, which stores.
 void Emitter::mapTile(unsigned level) {
   if (level == plan.rank) {
@@ -214,7 +246,8 @@ void Emitter::reduceTile(Index at, int64_t n, int64_t unroll, ArrayRef<Index> sh
     for (unsigned phase = 0; phase < analysis.phases; ++phase) {
       startPhase(phase);
       activate(phase);
-      Values accs = reduceLevels(plan.parallel, identities(n, unroll, false));
+      Values start = identities(n, unroll, false);
+      Values accs = plan.window.empty() ? reduceLevels(plan.parallel, start) : reduceWindow(start);
       size_t next = 0;
       for (const Slot &slot : active)
         for (unsigned part = 0; part < slot.width; ++part) {
