@@ -2,8 +2,10 @@
 // context a resolution, which dies with it.
 #include "mrcc/Driver/Compile.h"
 #include "Passes.h"
+#include "mrcc/Bundle/Hash.h"
 #include "mrcc/Codegen/Codegen.h"
 #include "mrcc/Driver/Program.h"
+#include "mrcc/IR/Shapes.h"
 #include "mlir/Bytecode/BytecodeWriter.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
@@ -385,6 +387,9 @@ llvm::Error Compilation::generateCode() {
   StageTimer timer(times[size_t(StageId::codegen)], state->mutex);
   unsigned jobs = options.jobs ? options.jobs : llvm::hardware_concurrency().compute_thread_count();
   bundle.flags["math"] = options.strictMath ? "strict" : "fast";
+  for (auto &[name, data] : options.binds)
+    bundle.flags["bind " + name] = toString(data.type).str() + " " + dimsText(data.dims) + " " +
+                                   toHex(hashBytes(data.bytes.data(), data.bytes.size()));
   for (size_t t = 0; t < options.targets.size(); ++t) {
     std::vector<KernelDescription> list;
     for (auto &[key, kernel] : state->kernelsOfTarget[t])

@@ -30,6 +30,7 @@ int Console::fail(llvm::Error error, Exit otherwise) {
         because(e.kind == ImportError::unsupported ? unsupported : e.kind == ImportError::system ? systemFailed : rejected,
                 e.message);
       },
+      [&](const BundleError &e) { because(e.system ? systemFailed : otherwise, e.message); },
       [&](const RuntimeError &e) { because(Exit(e.exitCode()), e.message); },
       [&](const llvm::ErrorInfoBase &e) { because(otherwise, e.message()); });
   return code;

@@ -75,6 +75,8 @@ inline CLI::Option *repeated(CLI::App &app, const std::string &names, std::vecto
 }
 
 void addCompile(CLI::App &app, Command &chosen);
+void addAdd(CLI::App &app, Command &chosen);
+void addRemove(CLI::App &app, Command &chosen);
 void addRun(CLI::App &app, Command &chosen);
 void addBench(CLI::App &app, Command &chosen);
 void addDump(CLI::App &app, Command &chosen);

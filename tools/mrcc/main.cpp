@@ -23,7 +23,7 @@ int main(int argc, char **argv) {
   app.get_formatter()->column_width(34);
   app.footer("Exit codes: 0 done, 1 a check failed, 2 usage, 3 an input was rejected, 4 not supported, 5 the system failed");
   Command chosen;
-  for (auto *add : {addCompile, addRun, addBench, addDump, addDiff, addVerify})
+  for (auto *add : {addCompile, addRun, addBench, addDump, addAdd, addRemove, addDiff, addVerify})
     add(app, chosen);
   Console console;
   auto isNamed = [&](CLI::App *sub) { return sub->get_name() == argv[1]; };
