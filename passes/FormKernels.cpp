@@ -3,19 +3,21 @@
 //   1. lower      each op by its lowering (lib/Form), element-wise ops to one-node loops
 //   2. sink       reshape(x) below element-wise loops of one use, so that what computes x can take them in
 //   3. inline     a pointwise loop used by one other loop alone disappears into it, if both have as many points
-//   4. epilogue   a pointwise loop whose operand is the only use of a launch that takes fused ops (convolution, matmul, norm,
+//   4. epilogue   a pointwise loop whose operand is the only use of a launch that takes fused ops (convolution, matmul,
+//   norm,
 //                 reduction) becomes that launch's tail; the rest of its operands become extras
-//   5. views      copies where a view cannot be: a reshape of memory that is not contiguous to itself, operands of concat that
-//                 are not launches of their own, results of the function that are not memory of their own, packed weights
-//                 of one repeated value
+//   5. views      copies where a view cannot be: a reshape of memory that is not contiguous to itself, operands of
+//   concat that
+//                 are not launches of their own, results of the function that are not memory of their own, packed
+//                 weights of one repeated value
 //
-// Each step is one walk and a constant amount of work per use, repeated until nothing changes (chains shrink by one a round at
-// worst, in practice three rounds).
+// Each step is one walk and a constant amount of work per use, repeated until nothing changes (chains shrink by one a
+// round at worst, in practice three rounds).
 #include "Passes.h"
-#include "mrcc/Form/Launch.h"
-#include "mrcc/Form/Views.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mrcc/Form/Launch.h"
+#include "mrcc/Form/Views.h"
 #include <numeric>
 
 namespace mrcc {
@@ -33,7 +35,8 @@ bool takesEpilogue(LaunchOp launch) {
   StringRef f = launch.getFamily();
   if (f == "loop")
     return !getConfig(launch, "reduce").empty() && launch->getNumResults() == 1;
-  return f == "conv" || f == "depthwise" || f == "conv_transpose" || f == "matmul" || f == "group_norm" || f == "layer_norm";
+  return f == "conv" || f == "depthwise" || f == "conv_transpose" || f == "matmul" || f == "group_norm" ||
+         f == "layer_norm";
 }
 
 /// A `loop` without reduction and with one result, whatever it loads.
@@ -73,12 +76,13 @@ SmallVector<unsigned> operandsOf(LaunchOp launch, Value value) {
 }
 
 /// Replaces `old` by a launch with these operands, body, immediates; same family and config.
-LaunchOp rebuild(OpBuilder &b, LaunchOp old, Type result, ValueRange inputs, const Expr &body, ArrayRef<int64_t> immediates) {
+LaunchOp rebuild(OpBuilder &b, LaunchOp old, Type result, ValueRange inputs, const Expr &body,
+                 ArrayRef<int64_t> immediates) {
   NamedAttrList config(old.getConfig());
   if (!immediates.empty())
     config.set("immediates", b.getDenseI64ArrayAttr(immediates));
-  return LaunchOp::create(b, old.getLoc(), TypeRange(result), inputs, old.getFamilyAttr(), config.getDictionary(b.getContext()),
-                          b.getStringAttr(body.str()), ArrayAttr());
+  return LaunchOp::create(b, old.getLoc(), TypeRange(result), inputs, old.getFamilyAttr(),
+                          config.getDictionary(b.getContext()), b.getStringAttr(body.str()), ArrayAttr());
 }
 
 /// Drops operands that the body no longer loads (loop family only) and renumbers the rest.
@@ -111,10 +115,12 @@ void dropUnused(LaunchOp launch) {
   setBody(launch, body);
 }
 
-/// A pointwise loop that consumes `value` by plain loads at full size: its result has the value's dims, up to leading ones.
+/// A pointwise loop that consumes `value` by plain loads at full size: its result has the value's dims, up to leading
+/// ones.
 bool consumesWhole(LaunchOp consumer, Value value) {
   auto mine = typeOf(consumer.getResult(0)).getShape(), its = typeOf(value).getShape();
-  return its.size() <= mine.size() && its == mine.take_back(its.size()) && llvm::all_of(mine.drop_back(its.size()), [](int64_t d) { return d == 1; });
+  return its.size() <= mine.size() && its == mine.take_back(its.size()) &&
+         llvm::all_of(mine.drop_back(its.size()), [](int64_t d) { return d == 1; });
 }
 
 struct FormKernels : mrcc::impl::FormKernelsBase<FormKernels> {
@@ -139,7 +145,8 @@ struct FormKernels : mrcc::impl::FormKernelsBase<FormKernels> {
   LogicalResult lower(func::FuncOp func) {
     SmallVector<Operation *> ops;
     func.walk([&](Operation *op) {
-      if (op->getParentOp() == func && !isa<func::ReturnOp, ConstantOp, NoneOp, LaunchOp, ConcatOp>(op) && !isViewOp(op))
+      if (op->getParentOp() == func && !isa<func::ReturnOp, ConstantOp, NoneOp, LaunchOp, ConcatOp>(op) &&
+          !isViewOp(op))
         ops.push_back(op);
     });
     bool ok = true;
@@ -181,7 +188,8 @@ struct FormKernels : mrcc::impl::FormKernelsBase<FormKernels> {
         auto mapped = mapOperand(typeOf(v).getShape(), result.getShape(), dims);
         // What another launch makes would be reshaped in turn, and would ask for the opposite.
         auto maker = v.getDefiningOp<LaunchOp>();
-        bool stays = mapped && (ArrayRef(*mapped) == typeOf(v).getShape() || !maker || !(takesEpilogue(maker) || isPointwise(maker)));
+        bool stays = mapped && (ArrayRef(*mapped) == typeOf(v).getShape() || !maker ||
+                                !(takesEpilogue(maker) || isPointwise(maker)));
         fits &= stays;
         if (fits)
           others.emplace_back(v, *mapped);
@@ -207,7 +215,8 @@ struct FormKernels : mrcc::impl::FormKernelsBase<FormKernels> {
   }
 
   /// Dims under which an operand that broadcasts against `from` broadcasts against `to` (a reshape of `from`) alike.
-  static std::optional<SmallVector<int64_t>> mapOperand(ArrayRef<int64_t> operand, ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
+  static std::optional<SmallVector<int64_t>> mapOperand(ArrayRef<int64_t> operand, ArrayRef<int64_t> from,
+                                                        ArrayRef<int64_t> to) {
     int64_t count = 1, whole = 1;
     for (int64_t d : operand)
       count *= d;
@@ -234,7 +243,8 @@ struct FormKernels : mrcc::impl::FormKernelsBase<FormKernels> {
         continue;
       for (Value v : SmallVector<Value>(consumer.getInputs())) {
         auto producer = v.getDefiningOp<LaunchOp>();
-        // What loads at computed places (resize, pad, gather) goes into plain loops alone: reductions order their own loads.
+        // What loads at computed places (resize, pad, gather) goes into plain loops alone: reductions order their own
+        // loads.
         bool plain = getConfig(consumer, "reduce").empty();
         if (!producer || !(plain ? isMap(producer) : isPointwise(producer)) || !onlyUser(v, consumer))
           continue;
@@ -261,7 +271,10 @@ struct FormKernels : mrcc::impl::FormKernelsBase<FormKernels> {
     auto extents = getExtents(consumer);
     auto dims = typeOf(v).getShape();
     int64_t lead = int64_t(extents.size()) - int64_t(dims.size());
-    if (lead < 0 || !llvm::all_of(ArrayRef(extents).take_front(lead), [](int64_t d) { return d == 1; }) || ArrayRef(extents).drop_front(lead) != dims)
+    if (lead < 0 ||
+        !llvm::all_of(
+            ArrayRef(extents).take_front(lead), [](int64_t d) { return d == 1; }) ||
+        ArrayRef(extents).drop_front(lead) != dims)
       return false;
     for (const ExprNode &n : body.nodes)
       if ((n.op == ExprNode::Op::load_at && n.imm == at[0]) || (n.op == ExprNode::Op::extent && n.imm / 16 == at[0]))
@@ -306,8 +319,8 @@ struct FormKernels : mrcc::impl::FormKernelsBase<FormKernels> {
       LaunchOp anchor;
       for (Value v : tail.getInputs()) {
         auto launch = v.getDefiningOp<LaunchOp>();
-        if (launch && takesEpilogue(launch) && onlyUser(v, tail) && consumesWhole(tail, v) && typeOf(v).getRank() == typeOf(tail.getResult(0)).getRank() &&
-            (!anchor || anchor->isBeforeInBlock(launch)))
+        if (launch && takesEpilogue(launch) && onlyUser(v, tail) && consumesWhole(tail, v) &&
+            typeOf(v).getRank() == typeOf(tail.getResult(0)).getRank() && (!anchor || anchor->isBeforeInBlock(launch)))
           anchor = launch;
       }
       if (anchor && fuseTail(anchor, tail))
@@ -410,7 +423,8 @@ struct FormKernels : mrcc::impl::FormKernelsBase<FormKernels> {
       const ValueView *view = views.lookup(operand.get());
       Operation *def = view ? view->root.getDefiningOp() : nullptr;
       bool own = def && isa<LaunchOp, ConcatOp>(def) && view->isContiguous() && view->offset == 0 &&
-                 typeOf(view->root).getNumElements() == typeOf(operand.get()).getNumElements() && taken.insert(view->root).second;
+                 typeOf(view->root).getNumElements() == typeOf(operand.get()).getNumElements() &&
+                 taken.insert(view->root).second;
       if (!own)
         operand.set(createCopy(b, def ? def->getLoc() : operand.get().getLoc(), operand.get()));
     }

@@ -1,9 +1,9 @@
 // All passes of mrcc, declared in Passes.td; one a file, in the order of the pipeline.
 #pragma once
-#include "mrcc/IR/Mrc.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
+#include "mrcc/IR/Mrc.h"
 
 namespace mrcc {
 #define GEN_PASS_DECL

@@ -1,13 +1,13 @@
 // Assigns every launch the places of its operands and results.
 //
-// Values are views of roots (ViewAnalysis). A root that the function returns lies in the caller's output; every other root of
-// a launch or concat lives in the arena from the first launch that writes into it to the last that reads it. An element-wise
-// loop whose operand dies there, of the same size and order, writes over it.
+// Values are views of roots (ViewAnalysis). A root that the function returns lies in the caller's output; every other
+// root of a launch or concat lives in the arena from the first launch that writes into it to the last that reads it. An
+// element-wise loop whose operand dies there, of the same size and order, writes over it.
 //
-// Offsets: first fit at the lowest offset that no block alive at the same time covers, tried in three orders (size, bytes
-// times life, first use); the smallest arena wins. Quadratic in the number of roots. The lower bound is the largest sum of
-// bytes alive at one step; no plan can be smaller. Packing in this way: Pisarchyk, Lee, "Efficient Memory Management for
-// Deep Neural Net Inference" (2020), greedy by size.
+// Offsets: first fit at the lowest offset that no block alive at the same time covers, tried in three orders (size,
+// bytes times life, first use); the smallest arena wins. Quadratic in the number of roots. The lower bound is the
+// largest sum of bytes alive at one step; no plan can be smaller. Packing in this way: Pisarchyk, Lee, "Efficient
+// Memory Management for Deep Neural Net Inference" (2020), greedy by size.
 #include "Passes.h"
 #include "mrcc/Form/Launch.h"
 #include "mrcc/Form/Views.h"
@@ -46,7 +46,8 @@ int64_t place(std::vector<Block> &blocks, ArrayRef<unsigned> order) {
     }
     b.offset = at;
     total = std::max(total, at + b.bytes);
-    done.insert(llvm::upper_bound(done, i, [&](unsigned x, unsigned y) { return blocks[x].offset < blocks[y].offset; }), i);
+    done.insert(llvm::upper_bound(done, i, [&](unsigned x, unsigned y) { return blocks[x].offset < blocks[y].offset; }),
+                i);
   }
   return total;
 }
@@ -55,7 +56,9 @@ int64_t placeBest(std::vector<Block> &blocks) {
   using Less = bool (*)(const Block &, const Block &);
   const Less orders[] = {
       [](const Block &a, const Block &b) { return a.bytes > b.bytes; },
-      [](const Block &a, const Block &b) { return a.bytes * (a.last - a.first + 1) > b.bytes * (b.last - b.first + 1); },
+      [](const Block &a, const Block &b) {
+        return a.bytes * (a.last - a.first + 1) > b.bytes * (b.last - b.first + 1);
+      },
       [](const Block &a, const Block &b) { return a.first < b.first; },
   };
   int64_t best = INT64_MAX;
@@ -143,7 +146,8 @@ struct PlanMemory : mrcc::impl::PlanMemoryBase<PlanMemory> {
     outputIndex.clear();
     constantIndex.clear();
     for (auto [i, v] : llvm::enumerate(func.front().getTerminator()->getOperands()))
-      if (const ValueView *view = views.lookup(v); view && view->root.getDefiningOp() && !view->root.getDefiningOp<ConstantOp>())
+      if (const ValueView *view = views.lookup(v);
+          view && view->root.getDefiningOp() && !view->root.getDefiningOp<ConstantOp>())
         outputIndex.try_emplace(view->root, i);
   }
 
@@ -192,7 +196,8 @@ struct PlanMemory : mrcc::impl::PlanMemoryBase<PlanMemory> {
       return;
     for (Value v : l->getOperands()) {
       const ValueView &in = *views.lookup(v);
-      bool whole = inArena(in.root) && in.strides == out.strides && in.offset == 0 && byteSize(typeOf(v)) == byteSize(typeOf(in.root)) &&
+      bool whole = inArena(in.root) && in.strides == out.strides && in.offset == 0 &&
+                   byteSize(typeOf(v)) == byteSize(typeOf(in.root)) &&
                    typeOf(v).getShape() == typeOf(l->getResult(0)).getShape() &&
                    typeOf(v).getElementType() == typeOf(l->getResult(0)).getElementType();
       // Other operands may show the same memory in another order.
@@ -220,13 +225,15 @@ struct PlanMemory : mrcc::impl::PlanMemoryBase<PlanMemory> {
       bool splat = data && data->isSplat;
       if (splat)
         strides.assign(strides.size(), 0);
-      return ViewAttr::get(c, "constant", constantIndex.lookup(constant.getValue()), splat ? 0 : view.offset * width / 8, view.dims, strides);
+      return ViewAttr::get(c, "constant", constantIndex.lookup(constant.getValue()),
+                           splat ? 0 : view.offset * width / 8, view.dims, strides);
     }
     if (auto argument = dyn_cast<BlockArgument>(view.root))
       return ViewAttr::get(c, "input", argument.getArgNumber(), view.offset * width / 8, view.dims, view.strides);
     if (auto it = outputIndex.find(view.root); it != outputIndex.end())
       return ViewAttr::get(c, "output", it->second, view.offset * width / 8, view.dims, view.strides);
-    return ViewAttr::get(c, "arena", 0, blocks[blockOf.lookup(view.root)].offset + view.offset * width / 8, view.dims, view.strides);
+    return ViewAttr::get(c, "arena", 0, blocks[blockOf.lookup(view.root)].offset + view.offset * width / 8, view.dims,
+                         view.strides);
   }
 
   std::vector<Block> blocks;

@@ -1,5 +1,5 @@
-// Many kernels at once: each compiled on one of several threads, linked in the order of keys, so that the image does not
-// depend on the number of threads or on the order asked for.
+// Many kernels at once: each compiled on one of several threads, linked in the order of keys, so that the image does
+// not depend on the number of threads or on the order asked for.
 #include "mrcc/Codegen/Codegen.h"
 #include "Compiler.h"
 #include <atomic>
@@ -14,7 +14,8 @@ llvm::Expected<CodeImage> compileKernels(std::vector<KernelDescription> kernels,
   for (size_t i = 0; i < kernels.size(); ++i)
     order.emplace_back(kernels[i].key(), i);
   llvm::sort(order);
-  order.erase(std::unique(order.begin(), order.end(), [](auto &a, auto &b) { return a.first == b.first; }), order.end());
+  order.erase(std::unique(order.begin(), order.end(), [](auto &a, auto &b) { return a.first == b.first; }),
+              order.end());
   CodeImage image;
   for (auto &[key, i] : order)
     image.kernels.push_back({kernels[i]});

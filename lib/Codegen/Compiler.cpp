@@ -4,8 +4,6 @@
 // LLVM side gets a wrapper of the bundle's KernelFunction type and a short clean-up: kernels are vectors and tiles
 // already.
 #include "Compiler.h"
-#include "mrcc/Bundle/Format.h"
-#include "mrcc/Kernels/KernelBuilder.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -15,6 +13,8 @@
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Transforms/Passes.h"
+#include "mrcc/Bundle/Format.h"
+#include "mrcc/Kernels/KernelBuilder.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/LegacyPassManager.h"
@@ -31,8 +31,8 @@ namespace mrcc {
 
 static DialectRegistry dialects() {
   DialectRegistry registry;
-  registry.insert<arith::ArithDialect, affine::AffineDialect, func::FuncDialect, math::MathDialect, memref::MemRefDialect,
-                  scf::SCFDialect, vector::VectorDialect, LLVM::LLVMDialect>();
+  registry.insert<arith::ArithDialect, affine::AffineDialect, func::FuncDialect, math::MathDialect,
+                  memref::MemRefDialect, scf::SCFDialect, vector::VectorDialect, LLVM::LLVMDialect>();
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
   return registry;
@@ -79,7 +79,8 @@ static std::unique_ptr<llvm::TargetMachine> createMachine(const Target &target) 
 }
 
 Compiler::Compiler(const Target &target)
-    : target(target), context(dialects(), MLIRContext::Threading::DISABLED), pipeline(&context), machine(createMachine(target)) {
+    : target(target), context(dialects(), MLIRContext::Threading::DISABLED), pipeline(&context),
+      machine(createMachine(target)) {
   context.loadAllAvailableDialects();
   buildPipeline(pipeline);
 }
@@ -134,8 +135,8 @@ void Compiler::prepare(llvm::Module &module) {
   for (llvm::Function &f : module) {
     if (f.isDeclaration())
       continue;
-    f.setDoesNotThrow();          // no .eh_frame
-    f.addFnAttr("no-builtins");   // loops stay loops: no memset, no memcpy
+    f.setDoesNotThrow();        // no .eh_frame
+    f.addFnAttr("no-builtins"); // loops stay loops: no memset, no memcpy
     f.addFnAttr("target-cpu", target.cpu);
     f.addFnAttr("prefer-vector-width", std::to_string(target.vectorBits));
     f.addFnAttr("min-legal-vector-width", std::to_string(target.vectorBits));
@@ -151,8 +152,8 @@ void Compiler::prepare(llvm::Module &module) {
   }
 }
 
-// Instead of O2: memory to registers, redundancies, invariants out of loops. Kernels run as fast as after O2 in a sixth of
-// its time, and vectorising, unrolling and interleaving would only make tails larger.
+// Instead of O2: memory to registers, redundancies, invariants out of loops. Kernels run as fast as after O2 in a sixth
+// of its time, and vectorising, unrolling and interleaving would only make tails larger.
 static const char cleanUp[] = "always-inline,deadargelim,function(sroa<modify-cfg>,early-cse<memssa>,simplifycfg,"
                               "loop-mssa(loop-rotate,licm),instcombine<no-verify-fixpoint>,early-cse,simplifycfg,adce)";
 
@@ -182,7 +183,8 @@ void Compiler::optimize(llvm::Module &module) {
         if (auto *select = dyn_cast<llvm::SelectInst>(&i); select && select->getType()->isFPOrFPVectorTy())
           if (auto *compare = dyn_cast<llvm::FCmpInst>(select->getCondition())) {
             llvm::Value *x = compare->getOperand(0), *y = compare->getOperand(1);
-            if ((x == select->getTrueValue() && y == select->getFalseValue()) || (y == select->getTrueValue() && x == select->getFalseValue()))
+            if ((x == select->getTrueValue() && y == select->getFalseValue()) ||
+                (y == select->getTrueValue() && x == select->getFalseValue()))
               select->setHasNoSignedZeros(true);
           }
 }

@@ -1,8 +1,8 @@
 // One thread's tools for turning kernel descriptions into objects: made once, used for many kernels.
 #pragma once
-#include "mrcc/Kernels/Kernel.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Pass/PassManager.h"
+#include "mrcc/Kernels/Kernel.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Target/TargetMachine.h"
 
@@ -33,8 +33,11 @@ private:
 
 /// Links objects, in the order given, to one position-independent image without writable data, imports or relocations.
 /// `offsets` gets the place of each object's function.
-llvm::Expected<std::string> linkImage(const std::vector<Object> &objects, const Target &target, std::vector<uint64_t> &offsets);
+llvm::Expected<std::string> linkImage(const std::vector<Object> &objects, const Target &target,
+                                      std::vector<uint64_t> &offsets);
 
-inline llvm::Error fail(const llvm::Twine &message) { return llvm::createStringError(llvm::inconvertibleErrorCode(), message); }
+inline llvm::Error fail(const llvm::Twine &message) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+}
 
 } // namespace mrcc

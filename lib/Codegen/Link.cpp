@@ -1,7 +1,7 @@
 // Objects to one image, by lld in memory, and the proof that the image is only code and read-only data.
 //
-// lld reads the objects as one archive from a memfd and writes to a pipe: for a file it would make a temporary beside the
-// output. Its common context is global to the process, hence the mutex.
+// lld reads the objects as one archive from a memfd and writes to a pipe: for a file it would make a temporary beside
+// the output. Its common context is global to the process, hence the mutex.
 #include "Compiler.h"
 #include "lld/Common/Driver.h"
 #include "llvm/Object/ArchiveWriter.h"
@@ -82,8 +82,14 @@ static llvm::Error inspect(const std::string &bytes, std::map<std::string, uint6
     return dynamic.takeError();
   for (const auto &d : *dynamic)
     switch (d.d_tag) {
-    case llvm::ELF::DT_NULL: case llvm::ELF::DT_SYMTAB: case llvm::ELF::DT_SYMENT: case llvm::ELF::DT_STRTAB:
-    case llvm::ELF::DT_STRSZ: case llvm::ELF::DT_HASH: case llvm::ELF::DT_GNU_HASH: case llvm::ELF::DT_SYMBOLIC:
+    case llvm::ELF::DT_NULL:
+    case llvm::ELF::DT_SYMTAB:
+    case llvm::ELF::DT_SYMENT:
+    case llvm::ELF::DT_STRTAB:
+    case llvm::ELF::DT_STRSZ:
+    case llvm::ELF::DT_HASH:
+    case llvm::ELF::DT_GNU_HASH:
+    case llvm::ELF::DT_SYMBOLIC:
     case llvm::ELF::DT_FLAGS:
       break;
     default: // DT_NEEDED, DT_REL*, DT_JMPREL, DT_INIT*, ...
@@ -105,7 +111,8 @@ static llvm::Error inspect(const std::string &bytes, std::map<std::string, uint6
   return llvm::Error::success();
 }
 
-llvm::Expected<std::string> linkImage(const std::vector<Object> &objects, const Target &target, std::vector<uint64_t> &offsets) {
+llvm::Expected<std::string> linkImage(const std::vector<Object> &objects, const Target &target,
+                                      std::vector<uint64_t> &offsets) {
   std::vector<llvm::NewArchiveMember> members;
   for (const Object &o : objects)
     members.emplace_back(llvm::MemoryBufferRef(o.bytes, o.name));
@@ -119,11 +126,32 @@ llvm::Expected<std::string> linkImage(const std::vector<Object> &objects, const 
   if (!in.write((*archive)->getBuffer()))
     return fail("cannot write " + llvm::Twine((*archive)->getBufferSize()) + " bytes of objects to memory");
   const bool arm = llvm::StringRef(target.triple).starts_with("aarch64");
-  const char *arguments[] = {"ld.lld", "-shared", "-Bsymbolic", "--no-undefined", "--no-allow-shlib-undefined",
-                             "-z", "text", "-z", "norelro", "-z", "rodynamic", "-z", "separate-code",
-                             "-z", arm ? "max-page-size=65536" : "max-page-size=4096", "-z", "nognustack", "--hash-style=sysv",
-                             "--build-id=none", "--strip-all", "--threads=1", "--fatal-warnings", "-o", outPath.c_str(),
-                             "--whole-archive", in.path.c_str()};
+  const char *arguments[] = {"ld.lld",
+                             "-shared",
+                             "-Bsymbolic",
+                             "--no-undefined",
+                             "--no-allow-shlib-undefined",
+                             "-z",
+                             "text",
+                             "-z",
+                             "norelro",
+                             "-z",
+                             "rodynamic",
+                             "-z",
+                             "separate-code",
+                             "-z",
+                             arm ? "max-page-size=65536" : "max-page-size=4096",
+                             "-z",
+                             "nognustack",
+                             "--hash-style=sysv",
+                             "--build-id=none",
+                             "--strip-all",
+                             "--threads=1",
+                             "--fatal-warnings",
+                             "-o",
+                             outPath.c_str(),
+                             "--whole-archive",
+                             in.path.c_str()};
   std::string errors;
   llvm::raw_string_ostream stream(errors);
   {

@@ -1,15 +1,15 @@
-// Drives the stages. The shared module is printed once as bytecode (constants by key, so it is small) and parsed into one
-// context a resolution, which dies with it.
+// Drives the stages. The shared module is printed once as bytecode (constants by key, so it is small) and parsed into
+// one context a resolution, which dies with it.
 #include "mrcc/Driver/Compile.h"
 #include "Passes.h"
-#include "mrcc/Bundle/Hash.h"
-#include "mrcc/Codegen/Codegen.h"
-#include "mrcc/Driver/Program.h"
-#include "mrcc/IR/Shapes.h"
 #include "mlir/Bytecode/BytecodeWriter.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
+#include "mrcc/Bundle/Hash.h"
+#include "mrcc/Codegen/Codegen.h"
+#include "mrcc/Driver/Program.h"
+#include "mrcc/IR/Shapes.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
@@ -91,9 +91,7 @@ public:
             warnings.push_back(d.str());
           return success();
         }) {}
-  llvm::Error take(llvm::StringRef fallback) {
-    return llvm::createStringError(text.empty() ? fallback.str() : text);
-  }
+  llvm::Error take(llvm::StringRef fallback) { return llvm::createStringError(text.empty() ? fallback.str() : text); }
   std::vector<std::string> warnings;
 
 private:
@@ -118,13 +116,13 @@ static std::string attrText(Attribute attr) {
 struct Compilation::State {
   ConstantStore store;
   ModelHandle handle;
-  ModelInfo info;           // of the file
-  ModelInfo program;        // of the imported module: without binds
+  ModelInfo info;    // of the file
+  ModelInfo program; // of the imported module: without binds
   std::unique_ptr<MLIRContext> context;
   OwningOpRef<ModuleOp> module;
-  std::string bytecode;                    // of the simplified module
-  llvm::StringSet<> sharedBlobs;           // keys
-  std::set<std::string> sharedInline;      // printed dense attributes
+  std::string bytecode;                             // of the simplified module
+  llvm::StringSet<> sharedBlobs;                    // keys
+  std::set<std::string> sharedInline;               // printed dense attributes
   std::map<std::string, KernelDescription> kernels; // by key, per target name in front
   std::vector<std::map<std::string, KernelDescription>> kernelsOfTarget;
   std::vector<std::shared_ptr<std::vector<uint8_t>>> owned;
@@ -161,7 +159,8 @@ static void dumpModule(const CompileOptions &options, StageId id, StringRef suff
   if (options.dumpStages.empty())
     return;
   (void)llvm::sys::fs::create_directories(options.dumpStages);
-  std::string name = std::to_string(size_t(id)) + "-" + stageTable[size_t(id)].name + (suffix.empty() ? "" : "-" + suffix.str()) + ".mlir";
+  std::string name = std::to_string(size_t(id)) + "-" + stageTable[size_t(id)].name +
+                     (suffix.empty() ? "" : "-" + suffix.str()) + ".mlir";
   for (char &c : name)
     if (c == '/' || c == ' ' || c == '"' || c == ';' || c == '=')
       c = '_';
@@ -195,7 +194,8 @@ llvm::Error Compilation::import(llvm::ArrayRef<VariantShapes> shapes) {
           dims[i] = -1;
       first = false;
     }
-    // Which resolutions are in the list must not show in the shared module: a dimension that the file leaves open stays so.
+    // Which resolutions are in the list must not show in the shared module: a dimension that the file leaves open stays
+    // so.
     if (input.ranked && input.dims.size() == dims.size())
       for (size_t i = 0; i < dims.size(); ++i)
         if (input.dims[i] != dims[i])
@@ -218,7 +218,9 @@ llvm::Error Compilation::import(llvm::ArrayRef<VariantShapes> shapes) {
     for (const auto &t : tensors) {
       BundleModel::Tensor b{t.name, t.type, {}};
       for (size_t i = 0; i < t.dims.size(); ++i)
-        b.dims.push_back(t.dims[i] >= 0 ? std::to_string(t.dims[i]) : i < t.symbols.size() && !t.symbols[i].empty() ? t.symbols[i] : "?");
+        b.dims.push_back(t.dims[i] >= 0                                  ? std::to_string(t.dims[i])
+                         : i < t.symbols.size() && !t.symbols[i].empty() ? t.symbols[i]
+                                                                         : "?");
       out.push_back(std::move(b));
     }
   };

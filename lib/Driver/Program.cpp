@@ -28,7 +28,8 @@ static int64_t attrOr(func::FuncOp func, StringRef name) {
   return attr ? attr.getInt() : 0;
 }
 
-llvm::Expected<BuiltProgram> mrcc::buildProgram(func::FuncOp func, const Target &target, llvm::function_ref<bool(Attribute)> isShared) {
+llvm::Expected<BuiltProgram> mrcc::buildProgram(func::FuncOp func, const Target &target,
+                                                llvm::function_ref<bool(Attribute)> isShared) {
   BuiltProgram built;
   BundleVariant &variant = built.variant;
   for (unsigned i = 0; i < func.getNumArguments(); ++i)

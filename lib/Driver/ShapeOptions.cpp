@@ -1,5 +1,7 @@
-// From shape options to variants. --size finds the image input and its layout, then every open dimension must follow from
-// --dim, from a symbol that the image bound, or from the batch rule; what does not is an error with the --shape to write.
+// From shape options to variants. --size finds the image input and its layout, then every open dimension must follow
+// from
+// --dim, from a symbol that the image bound, or from the batch rule; what does not is an error with the --shape to
+// write.
 #include "mrcc/Driver/ShapeOptions.h"
 #include "ShapeText.h"
 #include "llvm/ADT/StringExtras.h"
@@ -106,8 +108,8 @@ std::string Resolver::suggestion(const Symbols &symbols, const Image *image, std
   return "--shape '" + out + "'" + (placeholder ? " with numbers in place of the open dimensions" : "");
 }
 
-/// The only input of rank 4, and where its channels are: in the dimension that is fixed; if both could be, in the one that is
-/// at most 4, then in the smallest one.
+/// The only input of rank 4, and where its channels are: in the dimension that is fixed; if both could be, in the one
+/// that is at most 4, then in the smallest one.
 Expected<Image> Resolver::findImage(int64_t height, int64_t width) const {
   std::vector<size_t> candidates;
   for (size_t k = 0; k < inputs.size(); ++k)
@@ -128,7 +130,8 @@ Expected<Image> Resolver::findImage(int64_t height, int64_t width) const {
   const std::vector<int64_t> &d = inputs[candidates[0]].dims;
   if (d[1] < 0 && d[3] < 0)
     return usageError("--size: which dimension of input '" + inputs[first.input].name +
-                      "' holds the channels is ambiguous, the model leaves all open; write " + suggestion({}, &first, size));
+                      "' holds the channels is ambiguous, the model leaves all open; write " +
+                      suggestion({}, &first, size));
   if (d[1] < 0 || d[3] < 0)
     return d[1] < 0 ? last : first;
   if (bool few1 = d[1] <= 4, few3 = d[3] <= 4; few1 != few3)
@@ -188,9 +191,9 @@ Error Resolver::one(Symbols symbols, const Image *image, std::pair<int64_t, int6
         shapes.dims[k].push_back(t.dims[i]);
       else {
         std::string which = t.symbols[i].empty() ? "" : " ('" + t.symbols[i] + "')";
-        return usageError("dimension " + Twine(i) + which + " of input '" + t.name + "' is open and no option gives it (" +
-                          modelShapes() + "); write " + (which.empty() ? "" : "--dim " + t.symbols[i] + "=N or ") +
-                          suggestion(symbols, image, size));
+        return usageError("dimension " + Twine(i) + which + " of input '" + t.name +
+                          "' is open and no option gives it (" + modelShapes() + "); write " +
+                          (which.empty() ? "" : "--dim " + t.symbols[i] + "=N or ") + suggestion(symbols, image, size));
       }
     }
   }
@@ -198,8 +201,9 @@ Error Resolver::one(Symbols symbols, const Image *image, std::pair<int64_t, int6
   return Error::success();
 }
 
-Error Resolver::product(llvm::ArrayRef<std::pair<std::string, std::vector<int64_t>>> dims, size_t next, Symbols &symbols,
-                        llvm::ArrayRef<std::pair<int64_t, int64_t>> sizes, const std::optional<Image> &image) {
+Error Resolver::product(llvm::ArrayRef<std::pair<std::string, std::vector<int64_t>>> dims, size_t next,
+                        Symbols &symbols, llvm::ArrayRef<std::pair<int64_t, int64_t>> sizes,
+                        const std::optional<Image> &image) {
   if (next < dims.size()) {
     for (int64_t value : dims[next].second) {
       symbols[dims[next].first] = value;
@@ -236,8 +240,8 @@ Error Resolver::sizesAndDims(const ShapeOptions &options) {
     if (!some)
       return some.takeError();
     if (!llvm::is_contained(known, some->first))
-      return usageError("--dim: the model's inputs have no dimension '" + some->first + "'; those that have a name are " +
-                        listNames(known));
+      return usageError("--dim: the model's inputs have no dimension '" + some->first +
+                        "'; those that have a name are " + listNames(known));
     auto same = llvm::find_if(dims, [&](auto &d) { return d.first == some->first; });
     if (same != dims.end())
       same->second.insert(same->second.end(), some->second.begin(), some->second.end());
@@ -266,8 +270,8 @@ Error Resolver::written(const WrittenShape &shape) {
       return usageError(shape.where + ": the model has no input '" + name + "'; its inputs are " + listNames(names));
     const ModelTensor &t = inputs[k];
     if (t.ranked && t.dims.size() != dims.size())
-      return usageError(shape.where + ": input '" + name + "' has " + Twine(t.dims.size()) + " dimensions (" + modelShapes() +
-                        "), got " + Twine(dims.size()));
+      return usageError(shape.where + ": input '" + name + "' has " + Twine(t.dims.size()) + " dimensions (" +
+                        modelShapes() + "), got " + Twine(dims.size()));
     given[k] = true;
     shapes.dims[k] = dims;
     for (size_t i = 0; t.ranked && i < dims.size(); ++i) {
@@ -277,8 +281,8 @@ Error Resolver::written(const WrittenShape &shape) {
       auto [value, otherInput, otherDim] = it->second;
       if (!fresh && value != dims[i])
         return usageError(shape.where + ": dimension '" + t.symbols[i] + "' is given two values: " + Twine(value) +
-                          " (dimension " + Twine(otherDim) + " of input '" + names[otherInput] + "') and " + Twine(dims[i]) +
-                          " (dimension " + Twine(i) + " of input '" + name + "')");
+                          " (dimension " + Twine(otherDim) + " of input '" + names[otherInput] + "') and " +
+                          Twine(dims[i]) + " (dimension " + Twine(i) + " of input '" + name + "')");
     }
   }
   std::vector<std::string> missing;
@@ -286,7 +290,8 @@ Error Resolver::written(const WrittenShape &shape) {
     if (!given[k])
       missing.push_back(names[k]);
   if (!missing.empty())
-    return usageError(shape.where + ": no shape for " + listNames(missing) + "; the model's inputs are " + modelShapes());
+    return usageError(shape.where + ": no shape for " + listNames(missing) + "; the model's inputs are " +
+                      modelShapes());
   add(std::move(shapes));
   return Error::success();
 }
@@ -323,7 +328,8 @@ Expected<ShapeList> Resolver::run(const ShapeOptions &options) {
   }
   for (const VariantShapes &shapes : list.variants)
     if (unsigned n = count[shapes]; n > 1)
-      list.notes.push_back("shape " + variantKey(names, shapes) + " is given " + std::to_string(n) + " times; one is compiled");
+      list.notes.push_back("shape " + variantKey(names, shapes) + " is given " + std::to_string(n) +
+                           " times; one is compiled");
   return std::move(list);
 }
 

@@ -86,7 +86,8 @@ private:
     size_t column = 1;
     for (char c : text.take_front(at))
       column += (c & 0xC0) != 0x80; // bytes that continue a character do not count
-    return usageError(inFile ? where + ":" + Twine(column) + ": " + message : where + ": column " + Twine(column) + ": " + message);
+    return usageError(inFile ? where + ":" + Twine(column) + ": " + message
+                             : where + ": column " + Twine(column) + ": " + message);
   }
   std::string found() const {
     if (atEnd())
@@ -266,7 +267,8 @@ static Expected<std::vector<WrittenShape>> readJson(StringRef text, const std::s
 Expected<std::vector<WrittenShape>> mrcc::readShapesFile(const std::string &path) {
   auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
   if (!file)
-    return llvm::make_error<ImportError>(ImportError::invalid, "--shapes-file " + path + ": " + file.getError().message());
+    return llvm::make_error<ImportError>(ImportError::invalid,
+                                         "--shapes-file " + path + ": " + file.getError().message());
   StringRef text = (*file)->getBuffer();
   text.consume_front("\xEF\xBB\xBF"); // some editors write a byte order mark
   if (StringRef start = text.ltrim(); start.starts_with("[") || start.starts_with("{"))

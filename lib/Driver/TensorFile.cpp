@@ -30,26 +30,41 @@ std::optional<uint64_t> mrcc::denseBytes(DType type, ArrayRef<int64_t> dims) {
 /// NumPy's letter and item size for a type.
 static std::string npyItem(DType type) {
   switch (type) {
-  case DType::f64: return "f8";
-  case DType::f32: return "f4";
-  case DType::f16: return "f2";
+  case DType::f64:
+    return "f8";
+  case DType::f32:
+    return "f4";
+  case DType::f16:
+    return "f2";
   case DType::i8:
-  case DType::i4: return "i1";
-  case DType::i16: return "i2";
-  case DType::i32: return "i4";
-  case DType::i64: return "i8";
+  case DType::i4:
+    return "i1";
+  case DType::i16:
+    return "i2";
+  case DType::i32:
+    return "i4";
+  case DType::i64:
+    return "i8";
   case DType::u8:
-  case DType::u4: return "u1";
-  case DType::u16: return "u2";
-  case DType::u32: return "u4";
-  case DType::u64: return "u8";
-  case DType::boolean: return "b1";
-  case DType::bf16: return "V2";
+  case DType::u4:
+    return "u1";
+  case DType::u16:
+    return "u2";
+  case DType::u32:
+    return "u4";
+  case DType::u64:
+    return "u8";
+  case DType::boolean:
+    return "b1";
+  case DType::bf16:
+    return "V2";
   case DType::f8e4m3fn:
   case DType::f8e4m3fnuz:
   case DType::f8e5m2:
-  case DType::f8e5m2fnuz: return "V1";
-  case DType::none: break;
+  case DType::f8e5m2fnuz:
+    return "V1";
+  case DType::none:
+    break;
   }
   return "";
 }
@@ -164,7 +179,8 @@ static std::vector<uint8_t> packed(ArrayRef<uint8_t> in) {
   return out;
 }
 
-Expected<TensorData> mrcc::readNpy(ArrayRef<uint8_t> bytes, DType wanted, const std::string &path, const std::string &what) {
+Expected<TensorData> mrcc::readNpy(ArrayRef<uint8_t> bytes, DType wanted, const std::string &path,
+                                   const std::string &what) {
   auto bad = [&](const Twine &message) { return llvm::createStringError((path + ": " + message).str()); };
   StringRef text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
   if (!text.consume_front(magic))
@@ -222,8 +238,9 @@ Expected<TensorData> mrcc::readTensorFile(const std::string &path, DType wanted,
   if (!data)
     return data.takeError();
   if (wanted != DType::none && data->type != wanted)
-    return llvm::createStringError((path + ": " + what + " has elements of type " + toString(wanted) + ", the file's are " +
-                                    toString(data->type)).str());
+    return llvm::createStringError(
+        (path + ": " + what + " has elements of type " + toString(wanted) + ", the file's are " + toString(data->type))
+            .str());
   return data;
 }
 
@@ -231,8 +248,8 @@ Expected<TensorData> mrcc::readTensorFile(const std::string &path) { return read
 
 std::string mrcc::toNpy(DType type, ArrayRef<int64_t> dims, ArrayRef<uint8_t> data) {
   std::string item = npyItem(type);
-  std::string header = std::string("{'descr': '") + (bitWidth(type) <= 8 ? '|' : '<') + item +
-                       "', 'fortran_order': False, 'shape': (";
+  std::string header =
+      std::string("{'descr': '") + (bitWidth(type) <= 8 ? '|' : '<') + item + "', 'fortran_order': False, 'shape': (";
   for (size_t i = 0; i < dims.size(); ++i)
     header += (i ? ", " : "") + std::to_string(dims[i]);
   header += dims.size() == 1 ? "," : "";
@@ -295,23 +312,55 @@ std::vector<double> mrcc::toDoubles(DType type, ArrayRef<uint8_t> bytes, size_t 
     }
   };
   switch (type) {
-  case DType::f32: plain(float()); break;
-  case DType::f64: plain(double()); break;
-  case DType::f16: small(llvm::APFloat::IEEEhalf()); break;
-  case DType::bf16: small(llvm::APFloat::BFloat()); break;
-  case DType::f8e4m3fn: small(llvm::APFloat::Float8E4M3FN()); break;
-  case DType::f8e4m3fnuz: small(llvm::APFloat::Float8E4M3FNUZ()); break;
-  case DType::f8e5m2: small(llvm::APFloat::Float8E5M2()); break;
-  case DType::f8e5m2fnuz: small(llvm::APFloat::Float8E5M2FNUZ()); break;
-  case DType::i8: plain(int8_t()); break;
-  case DType::i16: plain(int16_t()); break;
-  case DType::i32: plain(int32_t()); break;
-  case DType::i64: plain(int64_t()); break;
+  case DType::f32:
+    plain(float());
+    break;
+  case DType::f64:
+    plain(double());
+    break;
+  case DType::f16:
+    small(llvm::APFloat::IEEEhalf());
+    break;
+  case DType::bf16:
+    small(llvm::APFloat::BFloat());
+    break;
+  case DType::f8e4m3fn:
+    small(llvm::APFloat::Float8E4M3FN());
+    break;
+  case DType::f8e4m3fnuz:
+    small(llvm::APFloat::Float8E4M3FNUZ());
+    break;
+  case DType::f8e5m2:
+    small(llvm::APFloat::Float8E5M2());
+    break;
+  case DType::f8e5m2fnuz:
+    small(llvm::APFloat::Float8E5M2FNUZ());
+    break;
+  case DType::i8:
+    plain(int8_t());
+    break;
+  case DType::i16:
+    plain(int16_t());
+    break;
+  case DType::i32:
+    plain(int32_t());
+    break;
+  case DType::i64:
+    plain(int64_t());
+    break;
   case DType::boolean:
-  case DType::u8: plain(uint8_t()); break;
-  case DType::u16: plain(uint16_t()); break;
-  case DType::u32: plain(uint32_t()); break;
-  case DType::u64: plain(uint64_t()); break;
+  case DType::u8:
+    plain(uint8_t());
+    break;
+  case DType::u16:
+    plain(uint16_t());
+    break;
+  case DType::u32:
+    plain(uint32_t());
+    break;
+  case DType::u64:
+    plain(uint64_t());
+    break;
   case DType::i4:
   case DType::u4:
     for (size_t i = 0; i < count; ++i) {
@@ -319,7 +368,8 @@ std::vector<double> mrcc::toDoubles(DType type, ArrayRef<uint8_t> bytes, size_t 
       out[i] = type == DType::i4 && v > 7 ? v - 16 : v;
     }
     break;
-  case DType::none: break;
+  case DType::none:
+    break;
   }
   return out;
 }

@@ -8,8 +8,8 @@ using namespace mrcc;
 
 RankedTensorType mrcc::typeOf(Value v) { return cast<RankedTensorType>(v.getType()); }
 
-LaunchOp mrcc::createLaunch(OpBuilder &b, Location loc, Type result, ValueRange inputs, StringRef family, LaunchConfig &config,
-                            const Expr &body) {
+LaunchOp mrcc::createLaunch(OpBuilder &b, Location loc, Type result, ValueRange inputs, StringRef family,
+                            LaunchConfig &config, const Expr &body) {
   return LaunchOp::create(b, loc, TypeRange(result), inputs, b.getStringAttr(family), config.get(),
                           body.empty() ? StringAttr() : b.getStringAttr(body.str()), ArrayAttr());
 }
@@ -127,8 +127,8 @@ LaunchOp Point::loop(RankedTensorType result, uint32_t value) {
   return createLaunch(b, loc, result, inputs, "loop", config, body);
 }
 
-LaunchOp Point::reduce(RankedTensorType result, ArrayRef<int64_t> extents, ArrayRef<int64_t> dims, StringRef combine, uint32_t value,
-                       llvm::function_ref<uint32_t(uint32_t)> post) {
+LaunchOp Point::reduce(RankedTensorType result, ArrayRef<int64_t> extents, ArrayRef<int64_t> dims, StringRef combine,
+                       uint32_t value, llvm::function_ref<uint32_t(uint32_t)> post) {
   uint32_t acc = body.acc(body.nodes[value].type, 0);
   body.results = {value, post ? post(acc) : acc};
   LaunchConfig config(b.getContext());

@@ -1,5 +1,5 @@
-// The lowerings of lib/Form, a file a group of ops. Each makes launches and views in front of the op and returns the value
-// that replaces its result.
+// The lowerings of lib/Form, a file a group of ops. Each makes launches and views in front of the op and returns the
+// value that replaces its result.
 #pragma once
 #include "mrcc/Form/Launch.h"
 

@@ -48,8 +48,11 @@ FailureOr<Value> mrcc::lowerMatMul(MatMulOp op, OpBuilder &b) {
     DType type = toDType(result.getElementType()), wide = type == DType::f16 || type == DType::bf16 ? DType::f32 : type;
     auto as = [&](uint32_t v) { return e.nodes[v].type == wide ? v : e.cast(wide, v); };
     uint32_t kk = e.iter(rank);
-    uint32_t value = e.binary(BinaryKind::mul, as(p.loadAt(lhs, indices(lhs, e.iter(rank - 2), kk))), as(p.loadAt(rhs, indices(rhs, kk, e.iter(rank - 1)))));
-    out = p.reduce(full, extents, {rank}, "sum", value, [&](uint32_t acc) { return wide == type ? acc : e.cast(type, acc); }).getResult(0);
+    uint32_t value = e.binary(BinaryKind::mul, as(p.loadAt(lhs, indices(lhs, e.iter(rank - 2), kk))),
+                              as(p.loadAt(rhs, indices(rhs, kk, e.iter(rank - 1)))));
+    out = p.reduce(full, extents, {rank}, "sum", value, [&](uint32_t acc) {
+             return wide == type ? acc : e.cast(type, acc);
+           }).getResult(0);
   }
   return createReshape(b, loc, out, result.getShape());
 }

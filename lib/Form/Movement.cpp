@@ -68,7 +68,7 @@ FailureOr<Value> mrcc::lowerPad(PadOp op, OpBuilder &b) {
       break;
     }
     case PadMode::edge:
-      break; // the clamp below does it
+      break;                 // the clamp below does it
     case PadMode::reflect: { // period 2n - 2; a single element reflects onto itself
       uint32_t last = ix.sub(n, ix.c(1));
       uint32_t period = e.binary(BinaryKind::max, ix.mul(last, ix.c(2)), ix.c(1));
@@ -153,7 +153,10 @@ FailureOr<Value> mrcc::lowerPack(PackOp op, OpBuilder &b) {
   Indices ix{e};
   RankedTensorType in = typeOf(op.getInput()), out = typeOf(op.getOutput());
   int64_t rank = out.getRank();
-  auto zero = [&] { return isa<FloatType>(in.getElementType()) ? e.constant(toDType(in.getElementType()), 0) : e.integer(toDType(in.getElementType()), 0); };
+  auto zero = [&] {
+    return isa<FloatType>(in.getElementType()) ? e.constant(toDType(in.getElementType()), 0)
+                                               : e.integer(toDType(in.getElementType()), 0);
+  };
   if (op.getForm() == "depthwise") { // [C, 1, kh, kw] -> [kh*kw, C]
     int64_t c = in.getDimSize(0), taps = in.getNumElements() / std::max<int64_t>(c, 1);
     Value flat = createReshape(b, op.getLoc(), op.getInput(), {c, taps});

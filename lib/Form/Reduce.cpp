@@ -16,8 +16,8 @@ static bool isNarrowFloat(DType t) { return t == DType::f16 || t == DType::bf16;
 
 /// One pass over `input`: `pre` of each element, combined, then `post` of the reduced value and their number.
 static Value reduceOnce(OpBuilder &b, Location loc, Value input, ArrayRef<int64_t> axes, StringRef combine,
-                        llvm::function_ref<uint32_t(Expr &, uint32_t)> pre, llvm::function_ref<uint32_t(Point &, uint32_t)> post,
-                        Value shift = nullptr) {
+                        llvm::function_ref<uint32_t(Expr &, uint32_t)> pre,
+                        llvm::function_ref<uint32_t(Point &, uint32_t)> post, Value shift = nullptr) {
   Point p(b, loc);
   RankedTensorType type = typeOf(input);
   DType element = toDType(type.getElementType()), wide = isNarrowFloat(element) ? DType::f32 : element;
@@ -51,7 +51,9 @@ FailureOr<Value> mrcc::lowerReduce(ReduceOp op, OpBuilder &b) {
   auto square = [](Expr &e, uint32_t x) { return e.binary(BinaryKind::mul, x, x); };
   auto magnitude = [](Expr &e, uint32_t x) { return e.unary(UnaryKind::abs, x); };
   auto unary = [](UnaryKind kind) { return [kind](Point &p, uint32_t x) { return p.body.unary(kind, x); }; };
-  auto once = [&](StringRef combine, auto pre, auto post) { return reduceOnce(b, loc, op.getInput(), axes, combine, pre, post); };
+  auto once = [&](StringRef combine, auto pre, auto post) {
+    return reduceOnce(b, loc, op.getInput(), axes, combine, pre, post);
+  };
   auto mean = [&](Point &p, uint32_t x) {
     DType t = p.body.nodes[x].type;
     uint32_t n = p.immediate(int64_t(count));
@@ -59,13 +61,27 @@ FailureOr<Value> mrcc::lowerReduce(ReduceOp op, OpBuilder &b) {
   };
   Value r;
   switch (op.getKind()) {
-  case ReduceKind::sum: r = once("sum", same, keep); break;
-  case ReduceKind::mean: r = once("sum", same, mean); break;
-  case ReduceKind::max: r = once("max", same, keep); break;
-  case ReduceKind::min: r = once("min", same, keep); break;
-  case ReduceKind::prod: r = once("prod", same, keep); break;
-  case ReduceKind::sum_square: r = once("sum", square, keep); break;
-  case ReduceKind::l1: r = once("sum", magnitude, keep); break;
+  case ReduceKind::sum:
+    r = once("sum", same, keep);
+    break;
+  case ReduceKind::mean:
+    r = once("sum", same, mean);
+    break;
+  case ReduceKind::max:
+    r = once("max", same, keep);
+    break;
+  case ReduceKind::min:
+    r = once("min", same, keep);
+    break;
+  case ReduceKind::prod:
+    r = once("prod", same, keep);
+    break;
+  case ReduceKind::sum_square:
+    r = once("sum", square, keep);
+    break;
+  case ReduceKind::l1:
+    r = once("sum", magnitude, keep);
+    break;
   case ReduceKind::l2: {
     bool integer = !isa<FloatType>(type.getElementType());
     r = once("sum", square, [&](Point &p, uint32_t x) {
@@ -76,7 +92,9 @@ FailureOr<Value> mrcc::lowerReduce(ReduceOp op, OpBuilder &b) {
     });
     break;
   }
-  case ReduceKind::log_sum: r = once("sum", same, unary(UnaryKind::log)); break;
+  case ReduceKind::log_sum:
+    r = once("sum", same, unary(UnaryKind::log));
+    break;
   case ReduceKind::log_sum_exp: {
     // exp(x - max) cannot overflow. A maximum that is infinite would give inf - inf: shift by 0 there.
     Value top = once("max", same, [](Point &p, uint32_t x) {
@@ -84,8 +102,9 @@ FailureOr<Value> mrcc::lowerReduce(ReduceOp op, OpBuilder &b) {
       uint32_t infinite = p.body.binary(BinaryKind::eq, p.body.binary(BinaryKind::sub, x, x), p.body.constant(t, 0));
       return p.body.select(infinite, x, p.body.constant(t, 0));
     });
-    Value sum = reduceOnce(b, loc, op.getInput(), axes, "sum", [](Expr &e, uint32_t x) { return e.unary(UnaryKind::exp, x); },
-                           unary(UnaryKind::log), top);
+    Value sum = reduceOnce(
+        b, loc, op.getInput(), axes, "sum", [](Expr &e, uint32_t x) { return e.unary(UnaryKind::exp, x); },
+        unary(UnaryKind::log), top);
     Point p(b, loc);
     uint32_t x = p.load(sum), y = p.load(top);
     r = p.loop(typeOf(sum), p.body.binary(BinaryKind::add, x, y)).getResult(0);
@@ -128,7 +147,9 @@ static void pushOptional(SmallVectorImpl<Value> &inputs, OpBuilder &b, Location 
 }
 
 /// The scheduled families take f32; other types run as loops.
-static bool isScheduled(StringRef family, Value v) { return KernelFamily::find(family) && typeOf(v).getElementType().isF32(); }
+static bool isScheduled(StringRef family, Value v) {
+  return KernelFamily::find(family) && typeOf(v).getElementType().isF32();
+}
 
 static uint32_t keep(Point &, uint32_t x) { return x; }
 static uint32_t same(Expr &, uint32_t x) { return x; }
@@ -137,12 +158,15 @@ static uint32_t same(Expr &, uint32_t x) { return x; }
 struct Wide {
   Point &p;
   DType type, wide;
-  Wide(Point &p, Value like) : p(p), type(toDType(typeOf(like).getElementType())), wide(isNarrowFloat(type) ? DType::f32 : type) {}
+  Wide(Point &p, Value like)
+      : p(p), type(toDType(typeOf(like).getElementType())), wide(isNarrowFloat(type) ? DType::f32 : type) {}
   uint32_t load(Value v) {
     uint32_t x = p.load(v);
     return p.body.nodes[x].type == wide ? x : p.body.cast(wide, x);
   }
-  Value loop(RankedTensorType result, uint32_t x) { return p.loop(result, wide == type ? x : p.body.cast(type, x)).getResult(0); }
+  Value loop(RankedTensorType result, uint32_t x) {
+    return p.loop(result, wide == type ? x : p.body.cast(type, x)).getResult(0);
+  }
 };
 
 static Value softmaxByLoops(SoftmaxOp op, OpBuilder &b) {
@@ -150,7 +174,8 @@ static Value softmaxByLoops(SoftmaxOp op, OpBuilder &b) {
   Value x = op.getInput();
   SmallVector<int64_t> axes{int64_t(op.getAxis())};
   Value top = reduceOnce(b, loc, x, axes, "max", same, keep);
-  Value sum = reduceOnce(b, loc, x, axes, "sum", [](Expr &e, uint32_t v) { return e.unary(UnaryKind::exp, v); }, keep, top);
+  Value sum =
+      reduceOnce(b, loc, x, axes, "sum", [](Expr &e, uint32_t v) { return e.unary(UnaryKind::exp, v); }, keep, top);
   Point p(b, loc);
   Wide w(p, x);
   uint32_t shifted = p.body.binary(BinaryKind::sub, w.load(x), w.load(top)), total = w.load(sum);
@@ -160,11 +185,14 @@ static Value softmaxByLoops(SoftmaxOp op, OpBuilder &b) {
 }
 
 /// (x - mean) / sqrt(variance + epsilon) * scale + bias over `axes`; operands broadcast, scale and bias may be null.
-static Value normaliseByLoops(OpBuilder &b, Location loc, Value x, ArrayRef<int64_t> axes, APFloat epsilon, bool rms, Value scale, Value bias) {
+static Value normaliseByLoops(OpBuilder &b, Location loc, Value x, ArrayRef<int64_t> axes, APFloat epsilon, bool rms,
+                              Value scale, Value bias) {
   int64_t count = 1;
   for (int64_t axis : axes)
     count *= typeOf(x).getDimSize(axis);
-  auto mean = [&](Point &p, uint32_t v) { return p.body.binary(BinaryKind::div, v, p.body.cast(p.body.nodes[v].type, p.immediate(count))); };
+  auto mean = [&](Point &p, uint32_t v) {
+    return p.body.binary(BinaryKind::div, v, p.body.cast(p.body.nodes[v].type, p.immediate(count)));
+  };
   auto square = [](Expr &e, uint32_t v) { return e.binary(BinaryKind::mul, v, v); };
   Value center = rms ? nullptr : reduceOnce(b, loc, x, axes, "sum", same, mean);
   Value variance = reduceOnce(b, loc, x, axes, "sum", square, mean, center);
@@ -213,7 +241,8 @@ FailureOr<Value> mrcc::lowerLayerNorm(LayerNormOp op, OpBuilder &b) {
     SmallVector<int64_t> axes;
     for (int64_t i = op.getAxis(); i < typeOf(op.getInput()).getRank(); ++i)
       axes.push_back(i);
-    return normaliseByLoops(b, op.getLoc(), op.getInput(), axes, op.getEpsilon(), op.getRms(), presentOrNull(op.getScale()), presentOrNull(op.getBias()));
+    return normaliseByLoops(b, op.getLoc(), op.getInput(), axes, op.getEpsilon(), op.getRms(),
+                            presentOrNull(op.getScale()), presentOrNull(op.getBias()));
   }
   SmallVector<Value> inputs{op.getInput()};
   pushOptional(inputs, b, op.getLoc(), op.getScale(), typeOf(op.getInput()));
@@ -240,11 +269,12 @@ FailureOr<Value> mrcc::lowerGroupNorm(GroupNormOp op, OpBuilder &b) {
 
 FailureOr<Value> mrcc::lowerBatchNorm(BatchNormOp op, OpBuilder &b) {
   Point p(b, op.getLoc());
-  uint32_t x = p.load(op.getInput()), scale = p.load(op.getScale()), bias = p.load(op.getBias()), mean = p.load(op.getMean()),
-           variance = p.load(op.getVariance());
+  uint32_t x = p.load(op.getInput()), scale = p.load(op.getScale()), bias = p.load(op.getBias()),
+           mean = p.load(op.getMean()), variance = p.load(op.getVariance());
   DType t = p.body.nodes[x].type;
   auto as = [&](uint32_t v) { return p.body.nodes[v].type == t ? v : p.body.cast(t, v); };
-  uint32_t root = p.body.unary(UnaryKind::sqrt, p.body.binary(BinaryKind::add, as(variance), p.body.constant(t, op.getEpsilon().convertToFloat())));
+  uint32_t root = p.body.unary(UnaryKind::sqrt, p.body.binary(BinaryKind::add, as(variance),
+                                                              p.body.constant(t, op.getEpsilon().convertToFloat())));
   uint32_t y = p.body.binary(BinaryKind::div, p.body.binary(BinaryKind::sub, x, as(mean)), root);
   y = p.body.binary(BinaryKind::add, p.body.binary(BinaryKind::mul, y, as(scale)), as(bias));
   return p.loop(typeOf(op.getOutput()), y).getResult(0);
@@ -271,7 +301,8 @@ static Value decomposeAttention(AttentionOp op, OpBuilder &b) {
   if (!isa<NoneType>(op.getMask().getType()))
     x = add(BinaryOp::create(b, loc, scores, BinaryKind::add, x, op.getMask()));
   x = add(SoftmaxOp::create(b, loc, scores, x, b.getI64IntegerAttr(rank - 1), b.getBoolAttr(false)));
-  op.getQMutable().assign(add(MatMulOp::create(b, loc, op.getType(), x, op.getV()))); // holds the result while ops are replaced
+  op.getQMutable().assign(
+      add(MatMulOp::create(b, loc, op.getType(), x, op.getV()))); // holds the result while ops are replaced
   for (Operation *o : made)
     if (failed(lowerToLaunches(o)))
       return nullptr;
@@ -279,7 +310,8 @@ static Value decomposeAttention(AttentionOp op, OpBuilder &b) {
 }
 
 FailureOr<Value> mrcc::lowerAttention(AttentionOp op, OpBuilder &b) {
-  if (!KernelFamily::find("attention") || !typeOf(op.getQ()).getElementType().isF32() || typeOf(op.getQ()).getRank() != 4) {
+  if (!KernelFamily::find("attention") || !typeOf(op.getQ()).getElementType().isF32() ||
+      typeOf(op.getQ()).getRank() != 4) {
     Value out = decomposeAttention(op, b);
     return out ? FailureOr<Value>(out) : FailureOr<Value>(failure());
   }

@@ -1,9 +1,9 @@
-// Resize by loads at computed places: one tap an axis for nearest, two for linear, four for cubic. Coordinates are computed
-// in f32 as ONNX's reference does; scales are run-time parameters, so that resolutions share the kernel. Filters that widen
-// (antialias) and crops come from tables, an axis at a time.
-// Source: ONNX operator specification, Resize-19.
-#include "Lower.h"
+// Resize by loads at computed places: one tap an axis for nearest, two for linear, four for cubic. Coordinates are
+// computed in f32 as ONNX's reference does; scales are run-time parameters, so that resolutions share the kernel.
+// Filters that widen (antialias) and crops come from tables, an axis at a time. Source: ONNX operator specification,
+// Resize-19.
 #include "mrcc/IR/Resize.h"
+#include "Lower.h"
 #include <cmath>
 
 using namespace mlir;
@@ -104,7 +104,8 @@ struct AxisTaps {
 };
 } // namespace
 
-template <typename T> static Value tableOf(OpBuilder &b, Location loc, ArrayRef<T> values, ArrayRef<int64_t> dims, Type element) {
+template <typename T>
+static Value tableOf(OpBuilder &b, Location loc, ArrayRef<T> values, ArrayRef<int64_t> dims, Type element) {
   ArrayRef<uint8_t> bytes(reinterpret_cast<const uint8_t *>(values.data()), values.size() * sizeof(T));
   return makeConstant(b, loc, makeConstantAttr(RankedTensorType::get(dims, element), bytes));
 }
@@ -207,7 +208,9 @@ FailureOr<Value> mrcc::lowerResize(ResizeOp op, OpBuilder &b) {
   for (int64_t d = 0; d < rank; ++d) {
     auto it = llvm::find(axes, d);
     size_t which = it - axes.begin();
-    float scale = it == axes.end() ? 1.0f : which < scales.size() ? scales[which] : float(out.getDimSize(d)) / float(in.getDimSize(d));
+    float scale = it == axes.end()        ? 1.0f
+                  : which < scales.size() ? scales[which]
+                                          : float(out.getDimSize(d)) / float(in.getDimSize(d));
     if (it == axes.end() || (in.getDimSize(d) == out.getDimSize(d) && scale == 1.0f)) {
       perDim[d] = {{e.iter(d), {}}};
       continue;

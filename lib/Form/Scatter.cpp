@@ -1,6 +1,6 @@
-// Scatter and running sums as reductions, so that each output element has one writer and any number of threads gives the
-// same result: an output element looks through the updates (or the elements before it) for those that are its own. The
-// work is outputs times updates along the scattered dimensions; exporters scatter few updates.
+// Scatter and running sums as reductions, so that each output element has one writer and any number of threads gives
+// the same result: an output element looks through the updates (or the elements before it) for those that are its own.
+// The work is outputs times updates along the scattered dimensions; exporters scatter few updates.
 #include "Lower.h"
 
 using namespace mlir;
@@ -21,7 +21,9 @@ uint32_t wrapped(Expr &e, uint32_t i, uint32_t n) {
   return e.select(negative, e.binary(BinaryKind::add, wide, n), wide);
 }
 
-uint32_t number(Expr &e, DType type, int64_t v) { return isFloat(type) ? e.constant(type, double(v)) : e.integer(type, v); }
+uint32_t number(Expr &e, DType type, int64_t v) {
+  return isFloat(type) ? e.constant(type, double(v)) : e.integer(type, v);
+}
 
 SmallVector<uint32_t> ownIndices(Expr &e, int64_t rank) {
   SmallVector<uint32_t> at;
@@ -61,7 +63,10 @@ Value scatter(OpBuilder &b, Location loc, ScatterKind kind, Value input, Value u
   bool sum = kind == ScatterKind::add, product = kind == ScatterKind::mul;
   uint32_t other = sum ? number(e, wide, 0) : product ? number(e, wide, 1) : own();
   StringRef combine = sum ? "sum" : product ? "prod" : kind == ScatterKind::max ? "max" : "min";
-  BinaryKind last = sum ? BinaryKind::add : product ? BinaryKind::mul : kind == ScatterKind::max ? BinaryKind::max : BinaryKind::min;
+  BinaryKind last = sum                        ? BinaryKind::add
+                    : product                  ? BinaryKind::mul
+                    : kind == ScatterKind::max ? BinaryKind::max
+                                               : BinaryKind::min;
   auto post = [&](uint32_t acc) {
     acc = e.binary(last, own(), acc);
     return wide == element ? acc : e.cast(element, acc);

@@ -7,7 +7,8 @@ using namespace mrcc;
 
 std::vector<View> mrcc::viewsOf(LaunchOp launch) {
   std::vector<View> views;
-  for (auto [attr, value] : llvm::zip_equal(*launch.getViews(), llvm::concat<Value>(launch->getResults(), launch->getOperands()))) {
+  for (auto [attr, value] :
+       llvm::zip_equal(*launch.getViews(), llvm::concat<Value>(launch->getResults(), launch->getOperands()))) {
     auto v = cast<ViewAttr>(attr);
     View view;
     view.space = llvm::StringSwitch<Space>(v.getSpace())
@@ -81,9 +82,10 @@ LaunchSite mrcc::siteOf(LaunchOp launch) {
     }
     return site;
   }
-  unsigned firstExtra = site.family == "softmax" ? 1 : site.family == "layer_norm" || site.family == "group_norm" ? 1
-                        : site.family == "attention"                                                          ? 4
-                                                                                                              : 2;
+  unsigned firstExtra = site.family == "softmax"                                     ? 1
+                        : site.family == "layer_norm" || site.family == "group_norm" ? 1
+                        : site.family == "attention"                                 ? 4
+                                                                                     : 2;
   for (unsigned i = firstExtra; i < site.numInputs(); ++i)
     site.views[site.outputs + i] = broadcastView(site.views[site.outputs + i], out);
   if (site.family == "matmul") {

@@ -1,5 +1,5 @@
-// Views by strides: a transposition permutes them, a slice scales them and moves the offset, an expansion sets them to 0,
-// and a reshape regroups them where neighbouring dims are contiguous to each other. Linear in the number of ops.
+// Views by strides: a transposition permutes them, a slice scales them and moves the offset, an expansion sets them to
+// 0, and a reshape regroups them where neighbouring dims are contiguous to each other. Linear in the number of ops.
 #include "mrcc/Form/Views.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -26,7 +26,8 @@ bool ValueView::isContiguous() const {
   return true;
 }
 
-std::optional<SmallVector<int64_t>> mrcc::reshapeStrides(ArrayRef<int64_t> dims, ArrayRef<int64_t> strides, ArrayRef<int64_t> newDims) {
+std::optional<SmallVector<int64_t>> mrcc::reshapeStrides(ArrayRef<int64_t> dims, ArrayRef<int64_t> strides,
+                                                         ArrayRef<int64_t> newDims) {
   if (llvm::is_contained(dims, 0) || llvm::is_contained(newDims, 0))
     return contiguousStrides(newDims);
   // Drop dims of 1 and merge neighbours that are contiguous to each other; each new dim must then divide one group.
@@ -67,7 +68,9 @@ std::optional<SmallVector<int64_t>> mrcc::reshapeStrides(ArrayRef<int64_t> dims,
 
 bool mrcc::isViewOp(Operation *op) { return isa<ReshapeOp, TransposeOp, SliceOp, ExpandOp>(op); }
 
-static SmallVector<int64_t> dimsOf(Value v) { return SmallVector<int64_t>(cast<RankedTensorType>(v.getType()).getShape()); }
+static SmallVector<int64_t> dimsOf(Value v) {
+  return SmallVector<int64_t>(cast<RankedTensorType>(v.getType()).getShape());
+}
 
 /// The view that `op` (isViewOp) makes of `source`, if strides can express it.
 static std::optional<ValueView> viewOf(Operation *op, const ValueView &source) {
@@ -135,7 +138,8 @@ ViewAnalysis::ViewAnalysis(func::FuncOp func) {
     axes[concat.getOutput()] = axis;
     for (Value operand : concat.getInputs()) {
       Operation *def = operand.getDefiningOp();
-      if (def && isa<LaunchOp, ConcatOp>(def) && !placed.count(operand) && llvm::count(concat.getInputs(), operand) == 1)
+      if (def && isa<LaunchOp, ConcatOp>(def) && !placed.count(operand) &&
+          llvm::count(concat.getInputs(), operand) == 1)
         placed[operand] = {concat.getOutput(), at};
       at += cast<RankedTensorType>(operand.getType()).getDimSize(axis);
     }

@@ -1,5 +1,5 @@
-// Windowed ops. Packed f32 weights go to the scheduled families; weights that are not constant are packed by a launch of
-// their own; other ranks and types are reductions over the window by the loop family.
+// Windowed ops. Packed f32 weights go to the scheduled families; weights that are not constant are packed by a launch
+// of their own; other ranks and types are reductions over the window by the loop family.
 #include "Lower.h"
 
 using namespace mlir;
@@ -57,7 +57,8 @@ static Expr accBody(bool bias) {
 static bool isF32(Value v) { return typeOf(v).getElementType().isF32(); }
 
 /// The scheduled families: f32, one or two spatial dims. `weights` are packed.
-static Value launchWindow(OpBuilder &b, Location loc, StringRef family, Value input, Value weights, Value bias, Geometry g, RankedTensorType result) {
+static Value launchWindow(OpBuilder &b, Location loc, StringRef family, Value input, Value weights, Value bias,
+                          Geometry g, RankedTensorType result) {
   bool oneDim = g.spatial() == 1;
   RankedTensorType type = result;
   if (oneDim) {
@@ -79,7 +80,8 @@ static Value launchWindow(OpBuilder &b, Location loc, StringRef family, Value in
 }
 
 /// Any rank and type: a reduction over window and channels.
-static Value pointConv(OpBuilder &b, Location loc, Value input, Value weights, Value bias, const Geometry &g, RankedTensorType result) {
+static Value pointConv(OpBuilder &b, Location loc, Value input, Value weights, Value bias, const Geometry &g,
+                       RankedTensorType result) {
   Point p(b, loc);
   Expr &e = p.body;
   int64_t rank = result.getRank(), icg = g.ic / g.group, ocg = g.oc / g.group;
@@ -93,15 +95,22 @@ static Value pointConv(OpBuilder &b, Location loc, Value input, Value weights, V
   std::optional<uint32_t> inside;
   for (int64_t i = 0; i < g.spatial(); ++i) {
     uint32_t k = e.iter(rank + i), n = e.extent(x, 1 + i);
-    uint32_t pos = e.binary(BinaryKind::add, e.binary(BinaryKind::mul, e.iter(1 + i), p.index(g.strides[i])),
-                            e.binary(BinaryKind::sub, e.binary(BinaryKind::mul, k, p.index(g.dilations[i])), p.index(g.pads[i])));
-    uint32_t in = e.binary(BinaryKind::logical_and, e.binary(BinaryKind::ge, pos, p.index(0)), e.binary(BinaryKind::lt, pos, n));
+    uint32_t pos =
+        e.binary(BinaryKind::add, e.binary(BinaryKind::mul, e.iter(1 + i), p.index(g.strides[i])),
+                 e.binary(BinaryKind::sub, e.binary(BinaryKind::mul, k, p.index(g.dilations[i])), p.index(g.pads[i])));
+    uint32_t in =
+        e.binary(BinaryKind::logical_and, e.binary(BinaryKind::ge, pos, p.index(0)), e.binary(BinaryKind::lt, pos, n));
     inside = inside ? e.binary(BinaryKind::logical_and, *inside, in) : in;
     at.push_back(e.clampIndex(pos, n));
     wAt.push_back(k);
   }
-  at.push_back(g.group == 1 ? ic : e.binary(BinaryKind::add, e.binary(BinaryKind::mul, e.binary(BinaryKind::div, oc, p.index(ocg)), p.index(icg)), ic));
-  DType type = toDType(result.getElementType()), wide = bitWidth(type) == 16 && isa<FloatType>(result.getElementType()) ? DType::f32 : type;
+  at.push_back(g.group == 1
+                   ? ic
+                   : e.binary(BinaryKind::add,
+                              e.binary(BinaryKind::mul, e.binary(BinaryKind::div, oc, p.index(ocg)), p.index(icg)),
+                              ic));
+  DType type = toDType(result.getElementType()),
+        wide = bitWidth(type) == 16 && isa<FloatType>(result.getElementType()) ? DType::f32 : type;
   auto as = [&](uint32_t v) { return e.nodes[v].type == wide ? v : e.cast(wide, v); };
   uint32_t value = e.binary(BinaryKind::mul, as(p.loadAt(input, at)), as(p.loadAt(weights, wAt)));
   uint32_t zero = isa<FloatType>(result.getElementType()) ? e.constant(wide, 0) : e.integer(wide, 0);
@@ -162,15 +171,19 @@ FailureOr<Value> mrcc::lowerConvTranspose(ConvTransposeOp op, OpBuilder &b) {
     reduce.push_back(i);
   uint32_t x = p.operand(op.getInput()), oc = e.iter(rank - 1), ic = e.iter(extents.size() - 1);
   if (g.group > 1)
-    ic = e.binary(BinaryKind::add, e.binary(BinaryKind::mul, e.binary(BinaryKind::div, oc, p.index(ocg)), p.index(icg)), ic);
+    ic = e.binary(BinaryKind::add, e.binary(BinaryKind::mul, e.binary(BinaryKind::div, oc, p.index(ocg)), p.index(icg)),
+                  ic);
   SmallVector<uint32_t> at{e.iter(0)}, wAt{ic, g.group == 1 ? oc : e.binary(BinaryKind::mod, oc, p.index(ocg))};
   std::optional<uint32_t> inside;
   for (int64_t i = 0; i < g.spatial(); ++i) {
     uint32_t k = e.iter(rank + i), n = e.extent(x, 1 + i);
-    uint32_t pos = e.binary(BinaryKind::sub, e.binary(BinaryKind::add, e.iter(1 + i), p.index(g.pads[i])), e.binary(BinaryKind::mul, k, p.index(g.dilations[i])));
+    uint32_t pos = e.binary(BinaryKind::sub, e.binary(BinaryKind::add, e.iter(1 + i), p.index(g.pads[i])),
+                            e.binary(BinaryKind::mul, k, p.index(g.dilations[i])));
     uint32_t from = e.binary(BinaryKind::div, pos, p.index(g.strides[i]));
-    uint32_t in = e.binary(BinaryKind::logical_and, e.binary(BinaryKind::ge, pos, p.index(0)), e.binary(BinaryKind::lt, from, n));
-    in = e.binary(BinaryKind::logical_and, in, e.binary(BinaryKind::eq, e.binary(BinaryKind::mul, from, p.index(g.strides[i])), pos));
+    uint32_t in =
+        e.binary(BinaryKind::logical_and, e.binary(BinaryKind::ge, pos, p.index(0)), e.binary(BinaryKind::lt, from, n));
+    in = e.binary(BinaryKind::logical_and, in,
+                  e.binary(BinaryKind::eq, e.binary(BinaryKind::mul, from, p.index(g.strides[i])), pos));
     inside = inside ? e.binary(BinaryKind::logical_and, *inside, in) : in;
     at.push_back(e.clampIndex(from, n));
     wAt.push_back(k);
@@ -193,12 +206,21 @@ FailureOr<Value> mrcc::lowerConvTranspose(ConvTransposeOp op, OpBuilder &b) {
 /// The lowest value of a type: the maximum of nothing.
 static uint32_t lowest(Expr &e, DType t) {
   switch (t) {
-  case DType::f32: case DType::f64: case DType::f16: case DType::bf16: return e.constant(t, -std::numeric_limits<double>::infinity());
-  case DType::i8: return e.integer(t, INT8_MIN);
-  case DType::i16: return e.integer(t, INT16_MIN);
-  case DType::i32: return e.integer(t, INT32_MIN);
-  case DType::i64: return e.integer(t, INT64_MIN);
-  default: return e.integer(t, 0);
+  case DType::f32:
+  case DType::f64:
+  case DType::f16:
+  case DType::bf16:
+    return e.constant(t, -std::numeric_limits<double>::infinity());
+  case DType::i8:
+    return e.integer(t, INT8_MIN);
+  case DType::i16:
+    return e.integer(t, INT16_MIN);
+  case DType::i32:
+    return e.integer(t, INT32_MIN);
+  case DType::i64:
+    return e.integer(t, INT64_MIN);
+  default:
+    return e.integer(t, 0);
   }
 }
 
@@ -220,10 +242,13 @@ FailureOr<Value> mrcc::lowerPool(PoolOp op, OpBuilder &b) {
   auto both = [&](std::optional<uint32_t> a, uint32_t c) { return a ? e.binary(BinaryKind::logical_and, *a, c) : c; };
   for (int64_t i = 0; i < spatial; ++i) {
     uint32_t n = e.extent(x, 1 + i);
-    uint32_t pos = e.binary(BinaryKind::add, e.binary(BinaryKind::mul, e.iter(1 + i), p.index(op.getStrides()[i])),
-                            e.binary(BinaryKind::sub, e.binary(BinaryKind::mul, e.iter(rank + i), p.index(op.getDilations()[i])), p.index(op.getPads()[i])));
+    uint32_t pos =
+        e.binary(BinaryKind::add, e.binary(BinaryKind::mul, e.iter(1 + i), p.index(op.getStrides()[i])),
+                 e.binary(BinaryKind::sub, e.binary(BinaryKind::mul, e.iter(rank + i), p.index(op.getDilations()[i])),
+                          p.index(op.getPads()[i])));
     inside = both(both(inside, e.binary(BinaryKind::ge, pos, p.index(0))), e.binary(BinaryKind::lt, pos, n));
-    counted = both(counted, e.binary(BinaryKind::lt, pos, e.binary(BinaryKind::add, n, p.index(op.getPads()[spatial + i]))));
+    counted =
+        both(counted, e.binary(BinaryKind::lt, pos, e.binary(BinaryKind::add, n, p.index(op.getPads()[spatial + i]))));
     at.push_back(e.clampIndex(pos, n));
   }
   at.push_back(e.iter(rank - 1));
@@ -236,11 +261,15 @@ FailureOr<Value> mrcc::lowerPool(PoolOp op, OpBuilder &b) {
   if (op.getKind() == PoolKind::lp_pool) {
     double power = op.getP();
     uint32_t a = e.unary(UnaryKind::abs, v);
-    a = power == 1 ? a : power == 2 ? e.binary(BinaryKind::mul, v, v) : e.binary(BinaryKind::pow, a, e.constant(wide, power));
+    a = power == 1   ? a
+        : power == 2 ? e.binary(BinaryKind::mul, v, v)
+                     : e.binary(BinaryKind::pow, a, e.constant(wide, power));
     return p
         .reduce(result, extents, reduce, "sum", e.select(*inside, a, zero),
                 [&](uint32_t acc) {
-                  uint32_t r = power == 1 ? acc : power == 2 ? e.unary(UnaryKind::sqrt, acc) : e.binary(BinaryKind::pow, acc, e.constant(wide, 1 / power));
+                  uint32_t r = power == 1   ? acc
+                               : power == 2 ? e.unary(UnaryKind::sqrt, acc)
+                                            : e.binary(BinaryKind::pow, acc, e.constant(wide, 1 / power));
                   return wide == type ? r : e.cast(type, r);
                 })
         .getResult(0);

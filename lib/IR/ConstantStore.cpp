@@ -4,7 +4,9 @@
 
 using namespace mrcc;
 
-uint64_t ConstantStore::hashOf(llvm::ArrayRef<uint8_t> bytes) const { return collideAll ? 0 : llvm::xxh3_64bits(bytes); }
+uint64_t ConstantStore::hashOf(llvm::ArrayRef<uint8_t> bytes) const {
+  return collideAll ? 0 : llvm::xxh3_64bits(bytes);
+}
 
 const ConstantStore::Entry *ConstantStore::find(uint64_t hash, llvm::ArrayRef<uint8_t> bytes) const {
   auto [first, last] = byHash.equal_range(hash);

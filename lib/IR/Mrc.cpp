@@ -115,15 +115,25 @@ template <typename T> static int64_t readInteger(const uint8_t *at) {
 
 static std::optional<int64_t> integerAt(DType type, const uint8_t *at) {
   switch (type) {
-  case DType::i8: return readInteger<int8_t>(at);
-  case DType::i16: return readInteger<int16_t>(at);
-  case DType::i32: return readInteger<int32_t>(at);
-  case DType::i64: return readInteger<int64_t>(at);
-  case DType::u8: case DType::boolean: return readInteger<uint8_t>(at);
-  case DType::u16: return readInteger<uint16_t>(at);
-  case DType::u32: return readInteger<uint32_t>(at);
-  case DType::u64: return readInteger<uint64_t>(at);
-  default: return std::nullopt;
+  case DType::i8:
+    return readInteger<int8_t>(at);
+  case DType::i16:
+    return readInteger<int16_t>(at);
+  case DType::i32:
+    return readInteger<int32_t>(at);
+  case DType::i64:
+    return readInteger<int64_t>(at);
+  case DType::u8:
+  case DType::boolean:
+    return readInteger<uint8_t>(at);
+  case DType::u16:
+    return readInteger<uint16_t>(at);
+  case DType::u32:
+    return readInteger<uint32_t>(at);
+  case DType::u64:
+    return readInteger<uint64_t>(at);
+  default:
+    return std::nullopt;
   }
 }
 
@@ -231,7 +241,8 @@ Value mrcc::makeConstant(OpBuilder &builder, Location loc, TypedAttr attr) {
 
 Value mrcc::makeIntegers(OpBuilder &builder, Location loc, ArrayRef<int64_t> values) {
   auto type = RankedTensorType::get({int64_t(values.size())}, builder.getI64Type());
-  return makeConstant(builder, loc, makeConstantAttr(type, {reinterpret_cast<const uint8_t *>(values.data()), values.size() * 8}));
+  return makeConstant(builder, loc,
+                      makeConstantAttr(type, {reinterpret_cast<const uint8_t *>(values.data()), values.size() * 8}));
 }
 
 Value mrcc::makeScalar(OpBuilder &builder, Location loc, Type element, double value) {
@@ -243,31 +254,47 @@ Value mrcc::makeScalar(OpBuilder &builder, Location loc, Type element, double va
     return makeConstant(builder, loc, DenseElementsAttr::get(type, v));
   }
   auto integer = cast<IntegerType>(element);
-  return makeConstant(builder, loc, DenseElementsAttr::get(type, APInt(integer.getWidth(), uint64_t(int64_t(value)), true, true)));
+  return makeConstant(builder, loc,
+                      DenseElementsAttr::get(type, APInt(integer.getWidth(), uint64_t(int64_t(value)), true, true)));
 }
 
 //===-- types -----------------------------------------------------------------------------------------------------===//
 
 DType mrcc::toDType(Type t) {
-  if (t.isF32()) return DType::f32;
-  if (t.isF64()) return DType::f64;
-  if (t.isF16()) return DType::f16;
-  if (t.isBF16()) return DType::bf16;
-  if (isa<Float8E4M3FNType>(t)) return DType::f8e4m3fn;
-  if (isa<Float8E4M3FNUZType>(t)) return DType::f8e4m3fnuz;
-  if (isa<Float8E5M2Type>(t)) return DType::f8e5m2;
-  if (isa<Float8E5M2FNUZType>(t)) return DType::f8e5m2fnuz;
+  if (t.isF32())
+    return DType::f32;
+  if (t.isF64())
+    return DType::f64;
+  if (t.isF16())
+    return DType::f16;
+  if (t.isBF16())
+    return DType::bf16;
+  if (isa<Float8E4M3FNType>(t))
+    return DType::f8e4m3fn;
+  if (isa<Float8E4M3FNUZType>(t))
+    return DType::f8e4m3fnuz;
+  if (isa<Float8E5M2Type>(t))
+    return DType::f8e5m2;
+  if (isa<Float8E5M2FNUZType>(t))
+    return DType::f8e5m2fnuz;
   auto i = dyn_cast<IntegerType>(t);
   if (!i)
     return DType::none;
   switch (i.getWidth()) {
-  case 1: return DType::boolean;
-  case 4: return i.isUnsigned() ? DType::u4 : DType::i4;
-  case 8: return i.isUnsigned() ? DType::u8 : DType::i8;
-  case 16: return i.isUnsigned() ? DType::u16 : DType::i16;
-  case 32: return i.isUnsigned() ? DType::u32 : DType::i32;
-  case 64: return i.isUnsigned() ? DType::u64 : DType::i64;
-  default: return DType::none;
+  case 1:
+    return DType::boolean;
+  case 4:
+    return i.isUnsigned() ? DType::u4 : DType::i4;
+  case 8:
+    return i.isUnsigned() ? DType::u8 : DType::i8;
+  case 16:
+    return i.isUnsigned() ? DType::u16 : DType::i16;
+  case 32:
+    return i.isUnsigned() ? DType::u32 : DType::i32;
+  case 64:
+    return i.isUnsigned() ? DType::u64 : DType::i64;
+  default:
+    return DType::none;
   }
 }
 
@@ -275,33 +302,53 @@ Type mrcc::toType(MLIRContext *c, DType type) {
   auto integer = [&](unsigned w) { return IntegerType::get(c, w); };
   auto natural = [&](unsigned w) { return IntegerType::get(c, w, IntegerType::Unsigned); };
   switch (type) {
-  case DType::f32: return Float32Type::get(c);
-  case DType::f64: return Float64Type::get(c);
-  case DType::f16: return Float16Type::get(c);
-  case DType::bf16: return BFloat16Type::get(c);
-  case DType::i8: return integer(8);
-  case DType::i16: return integer(16);
-  case DType::i32: return integer(32);
-  case DType::i64: return integer(64);
-  case DType::u8: return natural(8);
-  case DType::u16: return natural(16);
-  case DType::u32: return natural(32);
-  case DType::u64: return natural(64);
-  case DType::boolean: return integer(1);
-  case DType::f8e4m3fn: return Float8E4M3FNType::get(c);
-  case DType::f8e4m3fnuz: return Float8E4M3FNUZType::get(c);
-  case DType::f8e5m2: return Float8E5M2Type::get(c);
-  case DType::f8e5m2fnuz: return Float8E5M2FNUZType::get(c);
-  case DType::i4: return integer(4);
-  case DType::u4: return natural(4);
-  case DType::none: break;
+  case DType::f32:
+    return Float32Type::get(c);
+  case DType::f64:
+    return Float64Type::get(c);
+  case DType::f16:
+    return Float16Type::get(c);
+  case DType::bf16:
+    return BFloat16Type::get(c);
+  case DType::i8:
+    return integer(8);
+  case DType::i16:
+    return integer(16);
+  case DType::i32:
+    return integer(32);
+  case DType::i64:
+    return integer(64);
+  case DType::u8:
+    return natural(8);
+  case DType::u16:
+    return natural(16);
+  case DType::u32:
+    return natural(32);
+  case DType::u64:
+    return natural(64);
+  case DType::boolean:
+    return integer(1);
+  case DType::f8e4m3fn:
+    return Float8E4M3FNType::get(c);
+  case DType::f8e4m3fnuz:
+    return Float8E4M3FNUZType::get(c);
+  case DType::f8e5m2:
+    return Float8E5M2Type::get(c);
+  case DType::f8e5m2fnuz:
+    return Float8E5M2FNUZType::get(c);
+  case DType::i4:
+    return integer(4);
+  case DType::u4:
+    return natural(4);
+  case DType::none:
+    break;
   }
   return nullptr;
 }
 
-static constexpr const char *dtypeNames[] = {"none", "f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8",
-                                             "u16", "u32", "u64", "bool", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2",
-                                             "f8e5m2fnuz", "i4", "u4"};
+static constexpr const char *dtypeNames[] = {"none",     "f32",        "f64",    "f16",        "bf16", "i8",  "i16",
+                                             "i32",      "i64",        "u8",     "u16",        "u32",  "u64", "bool",
+                                             "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "i4",   "u4"};
 
 StringRef mrcc::toString(DType type) {
   return size_t(type) < std::size(dtypeNames) ? dtypeNames[size_t(type)] : "unknown";

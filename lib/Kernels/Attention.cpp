@@ -27,7 +27,8 @@ template <class T> struct Params {
   T pitchV = 0, offsetV = 0, offsetS = 0, offsetO = 0, offsetStat = 0, scale = 0;
   Walk out, q, k, v, mask;
   template <class F> void each(F f) {
-    for (T *x : {&heads, &queries, &keys, &depth, &width, &blocks, &pitchV, &offsetV, &offsetS, &offsetO, &offsetStat, &scale})
+    for (T *x :
+         {&heads, &queries, &keys, &depth, &width, &blocks, &pitchV, &offsetV, &offsetS, &offsetO, &offsetStat, &scale})
       f(*x);
     for (Walk *w : {&out, &q, &k, &v, &mask})
       for (T *x : {&w->batch, &w->head, &w->row, &w->column})
@@ -48,7 +49,9 @@ static llvm::Expected<BoundLaunch> bindAttention(const LaunchSite &site, const T
   kernel.family = "attention";
   kernel.types = {out.type, query.type, key.type, value.type};
   Params<int64_t> q;
-  auto walk = [](const View &v) { return Params<int64_t>::Walk{v.strides[0], v.strides[1], v.strides[2], v.strides[3]}; };
+  auto walk = [](const View &v) {
+    return Params<int64_t>::Walk{v.strides[0], v.strides[1], v.strides[2], v.strides[3]};
+  };
   q.out = walk(out), q.q = walk(query), q.k = walk(key), q.v = walk(value);
   if (masked) {
     kernel.types.push_back(site.input(3).type);
@@ -57,7 +60,8 @@ static llvm::Expected<BoundLaunch> bindAttention(const LaunchSite &site, const T
   q.heads = out.dims[1], q.queries = out.dims[2], q.keys = key.dims[2], q.depth = query.dims[3], q.width = out.dims[3];
   const TileShape tile = chooseTile(target, DType::f32, 1 << 20);
   // Columns of V: groups of at most three vectors, as even as possible.
-  const int64_t vectors = std::max<int64_t>(1, ceilDiv(q.width, tile.lanes)), group = ceilDiv(vectors, ceilDiv(vectors, 3));
+  const int64_t vectors = std::max<int64_t>(1, ceilDiv(q.width, tile.lanes)),
+                group = ceilDiv(vectors, ceilDiv(vectors, 3));
   q.pitchV = vectors * tile.lanes;
   q.blocks = ceilDiv(q.queries, queryBlock);
   q.offsetV = roundUp(roundUp(q.keys, tile.width()) * q.depth * 4, 64);
@@ -77,7 +81,9 @@ static llvm::Expected<BoundLaunch> bindAttention(const LaunchSite &site, const T
   config["mask"] = !masked ? 0 : 1 + strideClass(site.input(3));
   config["out"] = strideClass(out);
   config["q"] = q.q.column == 1 || q.depth == 1;
-  config["k"] = q.k.column == 1 && q.depth >= tile.lanes ? 1 : q.k.row == 1 ? 2 : 0; // what is contiguous: depth, keys, nothing
+  config["k"] = q.k.column == 1 && q.depth >= tile.lanes ? 1
+                : q.k.row == 1                           ? 2
+                                                         : 0; // what is contiguous: depth, keys, nothing
   config["v"] = q.v.column == 1 || q.width == 1;
   finishBind(bound, site);
   return bound;
@@ -88,7 +94,8 @@ namespace {
 class AttentionEmitter {
 public:
   AttentionEmitter(const KernelDescription &kernel, KernelBuilder &kb)
-      : kernel(kernel), kb(kb), arithmetic{kb, DType::f32}, tile{get("rows"), get("vectors"), get("lanes")}, masked(get("mask")) {}
+      : kernel(kernel), kb(kb), arithmetic{kb, DType::f32}, tile{get("rows"), get("vectors"), get("lanes")},
+        masked(get("mask")) {}
 
   void emit() {
     readParams(q, kb);
@@ -103,8 +110,9 @@ public:
     q.out.column = strideOf(get("out"), q.out.column);
     if (masked)
       q.mask.column = strideOf(get("mask") - 1, q.mask.column);
-    Value bits = arith::TruncIOp::create(kb.b, kb.loc, kb.b.getI32Type(),
-                                         arith::IndexCastOp::create(kb.b, kb.loc, kb.b.getI64Type(), kb.ssa(q.scale)).getResult());
+    Value bits = arith::TruncIOp::create(
+        kb.b, kb.loc, kb.b.getI32Type(),
+        arith::IndexCastOp::create(kb.b, kb.loc, kb.b.getI64Type(), kb.ssa(q.scale)).getResult());
     scale = kb.splat(arith::BitcastOp::create(kb.b, kb.loc, kb.b.getF32Type(), bits), tile.lanes);
     panels = kb.scratch(0, DType::f32, {1, q.depth, tile.width()});
     values = kb.scratch(q.offsetV, DType::f32, {q.keys, q.pitchV});
@@ -134,7 +142,8 @@ private:
   int64_t get(const char *key) const { return kernel.config.at(key); }
   Value constant(double x) { return kb.constantVector(kb.b.getF32Type(), x, tile.lanes); }
   Value larger(Value x, Value y) { // y where unordered
-    return arith::SelectOp::create(kb.b, kb.loc, arith::CmpFOp::create(kb.b, kb.loc, arith::CmpFPredicate::OGT, x, y), x, y);
+    return arith::SelectOp::create(kb.b, kb.loc, arith::CmpFOp::create(kb.b, kb.loc, arith::CmpFPredicate::OGT, x, y),
+                                   x, y);
   }
   Value add(Value x, Value y) { return arith::AddFOp::create(kb.b, kb.loc, x, y); }
   Value sub(Value x, Value y) { return arith::SubFOp::create(kb.b, kb.loc, x, y); }
@@ -160,7 +169,8 @@ private:
           for (int64_t j = 0; j < tile.vectors; ++j) {
             SmallVector<Value> rows;
             for (int64_t i = 0; i < lanes; ++i)
-              rows.push_back(arithmetic.widen(kb.loadVector(keys, {kb.add(n, j * lanes + i), d}, lanes), kernel.types[2]));
+              rows.push_back(
+                  arithmetic.widen(kb.loadVector(keys, {kb.add(n, j * lanes + i), d}, lanes), kernel.types[2]));
             transposeSquare(kb, rows);
             for (int64_t i = 0; i < lanes; ++i)
               kb.storeVector(rows[i], panels, {panel, kb.add(d, i), j * lanes});
@@ -172,7 +182,8 @@ private:
         Buffer columns = kb.view(2, {1, 1}, {q.k.column, 1}, offset); // [d][key]
         kb.loop(0, q.depth, 1, [&](Index d) {
           for (int64_t j = 0; j < tile.vectors; ++j)
-            kb.storeVector(arithmetic.widen(kb.loadVector(columns, {d, kb.add(n, j * lanes)}, lanes), kernel.types[2]), panels, {panel, d, j * lanes});
+            kb.storeVector(arithmetic.widen(kb.loadVector(columns, {d, kb.add(n, j * lanes)}, lanes), kernel.types[2]),
+                           panels, {panel, d, j * lanes});
         });
       }
       kb.loop(0, width, 1, [&](Index i) {
@@ -196,7 +207,8 @@ private:
     const int64_t rest = get("rest"), lanes = tile.lanes;
     Index whole = rest ? kb.sub(q.width, rest) : q.width;
     auto copy = [&](Index n, Index e, int64_t active) {
-      kb.storeVector(arithmetic.widen(loadLanes(kb, from, {n, e}, get("v") ? 1 : 2, lanes, active), kernel.types[3]), values, {n, e});
+      kb.storeVector(arithmetic.widen(loadLanes(kb, from, {n, e}, get("v") ? 1 : 2, lanes, active), kernel.types[3]),
+                     values, {n, e});
     };
     kb.loop(0, q.keys, 1, [&](Index n) {
       kb.loop(0, whole, lanes, [&](Index e) { copy(n, e, lanes); });
@@ -208,7 +220,8 @@ private:
   void queryRows(Index q0, Index count) {
     const int64_t lanes = tile.lanes;
     kb.loop(0, count, 1, [&](Index i) {
-      // The lowest finite number: rows whose every score is that low are uniform, rows of -inf give NaN, as the definition.
+      // The lowest finite number: rows whose every score is that low are uniform, rows of -inf give NaN, as the
+      // definition.
       kb.storeVector(constant(-3.40282346638528859812e38), stat, {0, i, 0});
       kb.storeVector(constant(0), stat, {1, i, 0});
       kb.loop(0, q.pitchV, lanes, [&](Index e) { kb.storeVector(constant(0), sums, {i, e}); });
@@ -226,7 +239,11 @@ private:
       });
       const int64_t group = get("group"), tail = get("tail");
       auto columns = [&](Index e, int64_t vectors) {
-        kb.tilesEven(count, tile.rows == 8 ? 8 : vectors == 3 ? 4 : vectors == 2 ? std::min<int64_t>(6, tile.rows) : tile.rows,
+        kb.tilesEven(count,
+                     tile.rows == 8 ? 8
+                     : vectors == 3 ? 4
+                     : vectors == 2 ? std::min<int64_t>(6, tile.rows)
+                                    : tile.rows,
                      [&](Index i, int64_t rows) { valueTile(i, rows, e, vectors, k0, n); });
       };
       if (get("whole"))
@@ -235,12 +252,15 @@ private:
         columns(kb.sub(q.pitchV, tail * lanes), tail);
     });
     kb.loop(0, count, 1, [&](Index i) {
-      Value sum = vector::ReductionOp::create(kb.b, kb.loc, vector::CombiningKind::ADD, kb.loadVector(stat, {1, i, 0}, lanes), arith::FastMathFlags::reassoc);
-      Value factor = kb.splat(arith::DivFOp::create(kb.b, kb.loc, kb.constantVector(kb.b.getF32Type(), 1, 0), sum), lanes);
+      Value sum = vector::ReductionOp::create(kb.b, kb.loc, vector::CombiningKind::ADD,
+                                              kb.loadVector(stat, {1, i, 0}, lanes), arith::FastMathFlags::reassoc);
+      Value factor =
+          kb.splat(arith::DivFOp::create(kb.b, kb.loc, kb.constantVector(kb.b.getF32Type(), 1, 0), sum), lanes);
       const int64_t rest = get("rest");
       auto put = [&](Index e, int64_t active) {
         Value v = mul(kb.loadVector(sums, {i, e}, lanes), factor);
-        storeLanes(kb, kernel.types[0] == DType::f32 ? v : kb.fromF32(v, out.element), out, {kb.add(q0, i), e}, get("out"), active);
+        storeLanes(kb, kernel.types[0] == DType::f32 ? v : kb.fromF32(v, out.element), out, {kb.add(q0, i), e},
+                   get("out"), active);
       };
       kb.loop(0, rest ? kb.sub(q.width, rest) : q.width, lanes, [&](Index e) { put(e, lanes); });
       if (rest)
@@ -252,9 +272,12 @@ private:
     const int64_t vectors = tile.vectors, lanes = tile.lanes;
     Index panel = kb.div(kb.add(k0, k), tile.width());
     KernelBuilder::Values acc(rows * vectors, arithmetic.zero(lanes));
-    acc = multiplyLoop(arithmetic, 0, q.depth, rows, vectors, acc,
-                       [&](int64_t r, Index d) { return arithmetic.widen(kb.load(queries, {kb.add(kb.add(q0, i), r), d}), kernel.types[1]); },
-                       [&](int64_t j, Index d) { return kb.loadVector(panels, {panel, d, j * lanes}, lanes); });
+    acc = multiplyLoop(
+        arithmetic, 0, q.depth, rows, vectors, acc,
+        [&](int64_t r, Index d) {
+          return arithmetic.widen(kb.load(queries, {kb.add(kb.add(q0, i), r), d}), kernel.types[1]);
+        },
+        [&](int64_t j, Index d) { return kb.loadVector(panels, {panel, d, j * lanes}, lanes); });
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t j = 0; j < vectors; ++j)
         kb.storeVector(mul(acc[r * vectors + j], scale), scores, {kb.add(i, r), kb.add(k, j * lanes)});
@@ -284,24 +307,27 @@ private:
     const int64_t lanes = tile.lanes;
     Value start = kb.loadVector(stat, {0, i, 0}, lanes);
     auto two = kb.loop(0, padded, 2 * lanes, {start, start}, [&](Index k, ValueRange m) {
-      return KernelBuilder::Values{larger(kb.loadVector(scores, {i, k}, lanes), m[0]), larger(kb.loadVector(scores, {i, kb.add(k, lanes)}, lanes), m[1])};
+      return KernelBuilder::Values{larger(kb.loadVector(scores, {i, k}, lanes), m[0]),
+                                   larger(kb.loadVector(scores, {i, kb.add(k, lanes)}, lanes), m[1])};
     });
     Value top = vector::ReductionOp::create(kb.b, kb.loc, vector::CombiningKind::MAXNUMF, larger(two[0], two[1]));
     Value maximum = kb.splat(top, lanes);
     Value correction = exp(sub(start, maximum));
-    two = kb.loop(0, padded, 2 * lanes, {mul(kb.loadVector(stat, {1, i, 0}, lanes), correction), constant(0)}, [&](Index k, ValueRange sum) {
-      KernelBuilder::Values result;
-      for (int64_t half = 0; half < 2; ++half) {
-        SmallVector<Index> at = {i, kb.add(k, half * lanes)};
-        Value p = exp(sub(kb.loadVector(scores, at, lanes), maximum));
-        kb.storeVector(p, scores, at);
-        result.push_back(add(sum[half], p));
-      }
-      return result;
-    });
+    two = kb.loop(0, padded, 2 * lanes, {mul(kb.loadVector(stat, {1, i, 0}, lanes), correction), constant(0)},
+                  [&](Index k, ValueRange sum) {
+                    KernelBuilder::Values result;
+                    for (int64_t half = 0; half < 2; ++half) {
+                      SmallVector<Index> at = {i, kb.add(k, half * lanes)};
+                      Value p = exp(sub(kb.loadVector(scores, at, lanes), maximum));
+                      kb.storeVector(p, scores, at);
+                      result.push_back(add(sum[half], p));
+                    }
+                    return result;
+                  });
     kb.storeVector(maximum, stat, {0, i, 0});
     kb.storeVector(add(two[0], two[1]), stat, {1, i, 0});
-    kb.loop(0, q.pitchV, lanes, [&](Index e) { kb.storeVector(mul(kb.loadVector(sums, {i, e}, lanes), correction), sums, {i, e}); });
+    kb.loop(0, q.pitchV, lanes,
+            [&](Index e) { kb.storeVector(mul(kb.loadVector(sums, {i, e}, lanes), correction), sums, {i, e}); });
   }
 
   void valueTile(Index i, int64_t rows, Index e, int64_t vectors, Index k0, Index n) {
@@ -311,8 +337,9 @@ private:
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t j = 0; j < vectors; ++j)
         acc.push_back(kb.loadVector(sums, at(r, j), lanes));
-    acc = multiplyLoop(arithmetic, 0, n, rows, vectors, acc, [&](int64_t r, Index k) { return kb.load(scores, {kb.add(i, r), k}); },
-                       [&](int64_t j, Index k) { return kb.loadVector(values, {kb.add(k0, k), kb.add(e, j * lanes)}, lanes); });
+    acc = multiplyLoop(
+        arithmetic, 0, n, rows, vectors, acc, [&](int64_t r, Index k) { return kb.load(scores, {kb.add(i, r), k}); },
+        [&](int64_t j, Index k) { return kb.loadVector(values, {kb.add(k0, k), kb.add(e, j * lanes)}, lanes); });
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t j = 0; j < vectors; ++j)
         kb.storeVector(acc[r * vectors + j], sums, at(r, j));
@@ -331,7 +358,9 @@ private:
 class AttentionFamily : public KernelFamily {
 public:
   llvm::StringRef name() const override { return "attention"; }
-  llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target) const override { return bindAttention(site, target); }
+  llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target) const override {
+    return bindAttention(site, target);
+  }
   llvm::Error emit(const KernelDescription &kernel, const Target &, KernelBuilder &builder) const override {
     AttentionEmitter(kernel, builder).emit();
     return llvm::Error::success();

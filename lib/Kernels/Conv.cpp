@@ -25,8 +25,8 @@ template <class T> struct Params {
     std::vector<T> spatial;
   };
   T rows = 0, rowBlock = 0, rowBlocks = 1, pixelBlock = 0, pixelBlocks = 1; // rows of the phase grid, all of the batch
-  T tiles = 0, groups = 1, groupColumns = 0;                                // column tiles of a group, with the ragged one
-  T chunks = 1, depth = 0, panels = 0;                                      // packed weights
+  T tiles = 0, groups = 1, groupColumns = 0; // column tiles of a group, with the ragged one
+  T chunks = 1, depth = 0, panels = 0;       // packed weights
   std::vector<T> inSize, outSize;
   Walk in;
   std::vector<Walk> outs;
@@ -44,7 +44,8 @@ template <class T> struct Params {
         list->push_back(std::vector<T>(phases[d], T(0)));
   }
   template <class F> void each(F f) {
-    for (T *x : {&rows, &rowBlock, &rowBlocks, &pixelBlock, &pixelBlocks, &tiles, &groups, &groupColumns, &chunks, &depth, &panels})
+    for (T *x : {&rows, &rowBlock, &rowBlocks, &pixelBlock, &pixelBlocks, &tiles, &groups, &groupColumns, &chunks,
+                 &depth, &panels})
       f(*x);
     auto all = [&](std::vector<T> &list) {
       for (T &x : list)
@@ -153,7 +154,8 @@ BoundLaunch bindDirect(const ConvProblem &p, const LaunchSite &site, const Targe
     q.pixelBlocks = std::max<int64_t>(1, ceilDiv(pixels, 2 * size));
     q.pixelBlock = q.pixelBlocks == 1 ? pixels : roundUp(ceilDiv(pixels, q.pixelBlocks), tile.rows);
     q.pixelBlocks = std::max<int64_t>(1, ceilDiv(pixels, std::max<int64_t>(1, q.pixelBlock)));
-    q.rowBlocks = std::max<int64_t>(1, ceilDiv(q.rows, std::max<int64_t>(1, size / std::max<int64_t>(1, q.pixelBlock))));
+    q.rowBlocks =
+        std::max<int64_t>(1, ceilDiv(q.rows, std::max<int64_t>(1, size / std::max<int64_t>(1, q.pixelBlock))));
     q.rowBlock = std::max<int64_t>(1, ceilDiv(q.rows, q.rowBlocks));
     q.rowBlocks = std::max<int64_t>(1, ceilDiv(q.rows, q.rowBlock));
     return q.rowBlocks * q.pixelBlocks * columnTiles;
@@ -191,9 +193,10 @@ namespace {
 class DirectEmitter {
 public:
   DirectEmitter(const KernelDescription &kernel, const Expr &body, KernelBuilder &kb)
-      : kernel(kernel), kb(kb), arithmetic{kb, computeType(kernel.types[1])}, tile{get("rows"), get("vectors"), get("lanes")},
-        spatial(get("spatial")), last(spatial - 1), chunked(get("chunked")), rowBorder(get("border") & 1),
-        outerBorder(get("border") & 2), epilogue(kb, kernel, body, arithmetic.type, get("immediate")) {}
+      : kernel(kernel), kb(kb), arithmetic{kb, computeType(kernel.types[1])},
+        tile{get("rows"), get("vectors"), get("lanes")}, spatial(get("spatial")), last(spatial - 1),
+        chunked(get("chunked")), rowBorder(get("border") & 1), outerBorder(get("border") & 2),
+        epilogue(kb, kernel, body, arithmetic.type, get("immediate")) {}
 
   void emit() {
     const char axis[] = {'z', 'y', 'x'};
@@ -294,7 +297,8 @@ private:
     int64_t allTaps = 1;
     for (const Dim &dim : dims)
       allTaps *= dim.kernel;
-    Index tapStride = kb.mul(q.depth, 16), panelStride = kb.mul(tapStride, allTaps), chunkStride = kb.mul(panelStride, q.panels);
+    Index tapStride = kb.mul(q.depth, 16), panelStride = kb.mul(tapStride, allTaps),
+          chunkStride = kb.mul(panelStride, q.panels);
     weights = kb.view(2, {1, 1, 1, q.depth, 16}, {chunkStride, panelStride, tapStride, 16, 1},
                       kb.mul(group, kb.mul(chunkStride, q.chunks)));
     if (chunked) {
@@ -332,7 +336,9 @@ private:
       for (size_t d = 0; d < last; ++d)
         offset = kb.add(offset, kb.mul(output[d], walk.spatial[d]));
       offset = kb.add(offset, kb.mul(phase[last], walk.spatial[last]));
-      return Epilogue::Operand{kb.view(i == 0 ? 0 : i + 2, {1, 1}, {kb.mul(walk.spatial[last], dims[last].phases), strideOf(column, walk.column)}, offset),
+      return Epilogue::Operand{kb.view(i == 0 ? 0 : i + 2, {1, 1},
+                                       {kb.mul(walk.spatial[last], dims[last].phases), strideOf(column, walk.column)},
+                                       offset),
                                column};
     };
     auto work = [&] {
@@ -411,13 +417,14 @@ private:
     }
     return kb.loop(lo, hi, 1, acc, [&](Index t, ValueRange in) {
       auto next = at;
-      next.push_back({kb.add(origin, kb.mul(t, dims[d].inputDilation)), kb.add(firstTap[d], kb.mul(t, dims[d].tapStep))});
+      next.push_back(
+          {kb.add(origin, kb.mul(t, dims[d].inputDilation)), kb.add(firstTap[d], kb.mul(t, dims[d].tapStep))});
       return outerTaps(d + 1, in, chunk, image, grid, next, x, count);
     });
   }
 
-  KernelBuilder::Values rowTaps(ValueRange acc, Index chunk, Index image, const std::vector<std::pair<Index, Index>> &at, Index x,
-                                int64_t count) {
+  KernelBuilder::Values rowTaps(ValueRange acc, Index chunk, Index image,
+                                const std::vector<std::pair<Index, Index>> &at, Index x, int64_t count) {
     Index offset = kb.mul(image, q.in.batch), outerTap = 0;
     for (size_t d = 0; d < last; ++d) {
       offset = kb.add(offset, kb.mul(at[d].first, q.in.spatial[d]));
@@ -452,7 +459,8 @@ private:
         return arithmetic.widen(v, kernel.types[1]);
       };
       auto loadB = [&](int64_t j, Index k) {
-        return arithmetic.widen(kb.loadVector(weights, {chunk, place[j].first, tap, k, place[j].second}, tile.lanes), kernel.types[2]);
+        return arithmetic.widen(kb.loadVector(weights, {chunk, place[j].first, tap, k, place[j].second}, tile.lanes),
+                                kernel.types[2]);
       };
       return multiplyLoop(arithmetic, 0, q.depth, count, vectors, in, loadA, loadB);
     });
@@ -477,6 +485,8 @@ private:
 
 } // namespace
 
-void emitDirect(const KernelDescription &kernel, const Expr &body, KernelBuilder &kb) { DirectEmitter(kernel, body, kb).emit(); }
+void emitDirect(const KernelDescription &kernel, const Expr &body, KernelBuilder &kb) {
+  DirectEmitter(kernel, body, kb).emit();
+}
 
 } // namespace mrcc

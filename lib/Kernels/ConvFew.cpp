@@ -1,10 +1,10 @@
 // Convolution with few input channels (the first layer of a network), algorithm "few".
 //
-// The direct kernel's inner loop would be 3 steps long. Here a unit of work first copies the input rows that it needs to
-// scratch, as planes with their border of zeros: [input row][channel][left border, pixels, right border], whatever the
-// layout of the input (an NCHW image is copied by whole vectors). Then every tap of every pixel of a tile is a scalar at a
-// constant distance from one address, and the taps of a row times the channels are straight code: no border is ever
-// tested. Straight code keeps 16 accumulators (8 with 16 registers), hence the shorter tiles.
+// The direct kernel's inner loop would be 3 steps long. Here a unit of work first copies the input rows that it needs
+// to scratch, as planes with their border of zeros: [input row][channel][left border, pixels, right border], whatever
+// the layout of the input (an NCHW image is copied by whole vectors). Then every tap of every pixel of a tile is a
+// scalar at a constant distance from one address, and the taps of a row times the channels are straight code: no border
+// is ever tested. Straight code keeps 16 accumulators (8 with 16 registers), hence the shorter tiles.
 //
 // Kernel, steps, dilations and channels are in the description; extents, strides and borders are parameters.
 #include "Conv.h"
@@ -27,7 +27,8 @@ template <class T> struct Params {
   Walk in;
   std::vector<Walk> outs;
   template <class F> void each(F f) {
-    for (T *x : {&height, &width, &inHeight, &inWidth, &top, &left, &rowBlock, &rowBlocks, &pitch, &right, &tiles, &panels})
+    for (T *x :
+         {&height, &width, &inHeight, &inWidth, &top, &left, &rowBlock, &rowBlocks, &pitch, &right, &tiles, &panels})
       f(*x);
     auto walk = [&](Walk &w) {
       for (T *x : {&w.batch, &w.row, &w.pixel, &w.channel})
@@ -62,7 +63,9 @@ BoundLaunch bindFew(const ConvProblem &p, const LaunchSite &site, const Target &
   kernel.body = site.body.str();
   kernel.types = {p.out.type, p.in.type, p.weights.type};
   Params<int64_t> q;
-  auto walk = [](const View &v) { return Params<int64_t>::Walk{v.strides[0], v.strides[1], v.strides[2], v.strides[3]}; };
+  auto walk = [](const View &v) {
+    return Params<int64_t>::Walk{v.strides[0], v.strides[1], v.strides[2], v.strides[3]};
+  };
   q.in = walk(p.in);
   q.outs = {walk(p.out)};
   config["x0"] = strideClass(p.out);
@@ -108,9 +111,9 @@ namespace {
 class FewEmitter {
 public:
   FewEmitter(const KernelDescription &kernel, const Expr &body, KernelBuilder &kb)
-      : kernel(kernel), kb(kb), arithmetic{kb, computeType(kernel.types[1])}, tile{get("rows"), get("vectors"), get("lanes")}, kh(get("kh")),
-        kw(get("kw")), sh(get("sh")), sw(get("sw")), dh(get("dh")), dw(get("dw")), ic(get("ic")),
-        epilogue(kb, kernel, body, arithmetic.type, get("immediate")) {}
+      : kernel(kernel), kb(kb), arithmetic{kb, computeType(kernel.types[1])},
+        tile{get("rows"), get("vectors"), get("lanes")}, kh(get("kh")), kw(get("kw")), sh(get("sh")), sw(get("sw")),
+        dh(get("dh")), dw(get("dw")), ic(get("ic")), epilogue(kb, kernel, body, arithmetic.type, get("immediate")) {}
 
   void emit() {
     q.outs.resize(kernel.types.size() - 2);
@@ -134,7 +137,8 @@ private:
 
   /// The rows that outputs [row0, rowEnd) read, with zeros where there is no input.
   void copyRows(Index image, Index row0, Index rowEnd) {
-    Buffer in = kb.view(1, {q.inHeight, q.inWidth, ic}, {q.in.row, q.in.pixel, q.in.channel}, kb.mul(image, q.in.batch));
+    Buffer in =
+        kb.view(1, {q.inHeight, q.inWidth, ic}, {q.in.row, q.in.pixel, q.in.channel}, kb.mul(image, q.in.batch));
     Index first = kb.sub(kb.mul(row0, sh), q.top);
     Index count = kb.add(kb.mul(kb.sub(kb.sub(rowEnd, row0), 1), sh), (kh - 1) * dh + 1);
     // A negative border drops pixels instead.
@@ -144,24 +148,31 @@ private:
     kb.loop(0, count, 1, [&](Index r) {
       Index y = kb.add(first, r);
       kb.loop(0, ic, 1, [&](Index c) {
-        auto clear = [&](Index from, Index to) { kb.loop(from, to, 1, [&](Index x) { kb.store(zero, planes, {r, c, x}); }); };
-        kb.ifThen(kb.inRange(y, q.inHeight), [&] {
-          clear(0, left);
-          Index done = 0;
-          auto copy = [&](Index x, int64_t lanes) {
-            std::vector<Index> from = {y, kb.add(skip, x), c}, to = {r, c, kb.add(left, x)};
-            if (lanes == 0)
-              return kb.store(arithmetic.widen(kb.load(in, from), kernel.types[1]), planes, to);
-            Buffer line = kb.view(1, {1}, {1}, kb.add(kb.add(kb.mul(image, q.in.batch), kb.mul(y, q.in.row)), kb.add(kb.mul(c, q.in.channel), from[1])));
-            kb.storeVector(arithmetic.widen(kb.loadVector(line, {0}, lanes), kernel.types[1]), planes, to);
-          };
-          if (get("plane")) {
-            done = kb.sub(pixels, kb.rem(pixels, tile.lanes));
-            kb.loop(0, done, tile.lanes, [&](Index x) { copy(x, tile.lanes); });
-          }
-          kb.loop(done, pixels, 1, [&](Index x) { copy(x, 0); });
-          clear(end, kb.add(end, q.right));
-        }, [&] { clear(0, kb.add(end, q.right)); });
+        auto clear = [&](Index from, Index to) {
+          kb.loop(from, to, 1, [&](Index x) { kb.store(zero, planes, {r, c, x}); });
+        };
+        kb.ifThen(
+            kb.inRange(y, q.inHeight),
+            [&] {
+              clear(0, left);
+              Index done = 0;
+              auto copy = [&](Index x, int64_t lanes) {
+                std::vector<Index> from = {y, kb.add(skip, x), c}, to = {r, c, kb.add(left, x)};
+                if (lanes == 0)
+                  return kb.store(arithmetic.widen(kb.load(in, from), kernel.types[1]), planes, to);
+                Buffer line = kb.view(1, {1}, {1},
+                                      kb.add(kb.add(kb.mul(image, q.in.batch), kb.mul(y, q.in.row)),
+                                             kb.add(kb.mul(c, q.in.channel), from[1])));
+                kb.storeVector(arithmetic.widen(kb.loadVector(line, {0}, lanes), kernel.types[1]), planes, to);
+              };
+              if (get("plane")) {
+                done = kb.sub(pixels, kb.rem(pixels, tile.lanes));
+                kb.loop(0, done, tile.lanes, [&](Index x) { copy(x, tile.lanes); });
+              }
+              kb.loop(done, pixels, 1, [&](Index x) { copy(x, 0); });
+              clear(end, kb.add(end, q.right));
+            },
+            [&] { clear(0, kb.add(end, q.right)); });
       });
     });
   }
@@ -171,7 +182,8 @@ private:
       auto &walk = q.outs[i];
       int64_t column = get("x" + std::to_string(i));
       Index offset = kb.add(kb.mul(image, walk.batch), kb.mul(y, walk.row));
-      return Epilogue::Operand{kb.view(i == 0 ? 0 : i + 2, {q.width, 1}, {walk.pixel, strideOf(column, walk.channel)}, offset), column};
+      return Epilogue::Operand{
+          kb.view(i == 0 ? 0 : i + 2, {q.width, 1}, {walk.pixel, strideOf(column, walk.channel)}, offset), column};
     };
     epilogue.out = operand(0);
     epilogue.extras.clear();
@@ -202,7 +214,9 @@ private:
             SmallVector<Value> w;
             for (int64_t j = 0; j < vectors; ++j) {
               Index v = kb.add(kb.mul(t, tile.vectors), j);
-              w.push_back(arithmetic.widen(kb.loadVector(weights, {kb.div(v, perPanel), kb.add(kb.mul(ky, kw), kx), c, kb.mul(kb.rem(v, perPanel), tile.lanes)},
+              w.push_back(arithmetic.widen(kb.loadVector(weights,
+                                                         {kb.div(v, perPanel), kb.add(kb.mul(ky, kw), kx), c,
+                                                          kb.mul(kb.rem(v, perPanel), tile.lanes)},
                                                          tile.lanes),
                                            kernel.types[2]));
             }
@@ -243,6 +257,8 @@ private:
 
 } // namespace
 
-void emitFew(const KernelDescription &kernel, const Expr &body, KernelBuilder &kb) { FewEmitter(kernel, body, kb).emit(); }
+void emitFew(const KernelDescription &kernel, const Expr &body, KernelBuilder &kb) {
+  FewEmitter(kernel, body, kb).emit();
+}
 
 } // namespace mrcc

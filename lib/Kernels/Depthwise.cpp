@@ -1,9 +1,10 @@
 // Depthwise convolution: out[n, y, x, c] = body(sum over taps of in[n, y', x', c] * w[tap, c]), channels innermost.
 //
 // A register tile is 2 x 4 pixels by one vector of channels; each input vector is loaded once and used by every
-// accumulator that it touches. The image is cut into the region whose taps all lie inside (straight code, no checks) and
-// its border: border columns are tiles one pixel wide with a check a tap column, border rows are tiles one pixel high that
-// loop over the rows of taps that lie inside. A unit of work is a range of rows of one image and a range of channels.
+// accumulator that it touches. The image is cut into the region whose taps all lie inside (straight code, no checks)
+// and its border: border columns are tiles one pixel wide with a check a tap column, border rows are tiles one pixel
+// high that loop over the rows of taps that lie inside. A unit of work is a range of rows of one image and a range of
+// channels.
 //
 // Extents, strides and borders are parameters; kernel size, step and dilation are in the description.
 #include "Families.h"
@@ -21,7 +22,7 @@ template <class T> struct Params {
   struct Walk {
     T batch = 0, row = 0, pixel = 0, channel = 0;
   };
-  T height = 0, width = 0, channels = 0;        // of the output
+  T height = 0, width = 0, channels = 0; // of the output
   T inHeight = 0, inWidth = 0, top = 0, left = 0;
   T insideTop = 0, insideBottom = 0, insideLeft = 0, insideRight = 0; // outputs whose taps all lie inside
   T rowBlock = 0, rowBlocks = 1, channelBlock = 0, channelBlocks = 1;
@@ -29,8 +30,8 @@ template <class T> struct Params {
   Walk in;
   std::vector<Walk> outs;
   template <class F> void each(F f) {
-    for (T *x : {&height, &width, &channels, &inHeight, &inWidth, &top, &left, &insideTop, &insideBottom, &insideLeft, &insideRight, &rowBlock,
-                 &rowBlocks, &channelBlock, &channelBlocks, &tapStride, &weightChannel})
+    for (T *x : {&height, &width, &channels, &inHeight, &inWidth, &top, &left, &insideTop, &insideBottom, &insideLeft,
+                 &insideRight, &rowBlock, &rowBlocks, &channelBlock, &channelBlocks, &tapStride, &weightChannel})
       f(*x);
     auto walk = [&](Walk &w) {
       for (T *x : {&w.batch, &w.row, &w.pixel, &w.channel})
@@ -70,7 +71,8 @@ static llvm::Expected<BoundLaunch> bindDepthwise(const LaunchSite &site, const T
     }
     return view;
   };
-  std::vector<int64_t> kernelSize = list("kernel", 2, 1), steps = list("strides", 2, 1), dilations = list("dilations", 2, 1);
+  std::vector<int64_t> kernelSize = list("kernel", 2, 1), steps = list("strides", 2, 1),
+                       dilations = list("dilations", 2, 1);
   std::vector<int64_t> pads(4, 0);
   if (auto it = site.config.find("pads"); it != site.config.end())
     pads = it->second.size() == 2 ? std::vector<int64_t>{0, it->second[0], 0, it->second[1]} : it->second;
@@ -85,7 +87,9 @@ static llvm::Expected<BoundLaunch> bindDepthwise(const LaunchSite &site, const T
   kernel.body = site.body.str();
   kernel.types = {out.type, in.type, weights.type};
   Params<int64_t> q;
-  auto walk = [](const View &view) { return Params<int64_t>::Walk{view.strides[0], view.strides[1], view.strides[2], view.strides[3]}; };
+  auto walk = [](const View &view) {
+    return Params<int64_t>::Walk{view.strides[0], view.strides[1], view.strides[2], view.strides[3]};
+  };
   q.in = walk(in);
   q.outs = {walk(out)};
   config["x0"] = strideClass(out);
@@ -107,8 +111,11 @@ static llvm::Expected<BoundLaunch> bindDepthwise(const LaunchSite &site, const T
   const int64_t taps = kernelSize[0] * kernelSize[1], rowWork = std::max<int64_t>(1, q.width * q.channels * taps);
   q.rowBlock = std::clamp<int64_t>((1 << 17) / rowWork, tileRows, 16) / tileRows * tileRows;
   q.rowBlocks = std::max<int64_t>(1, ceilDiv(q.height, q.rowBlock));
-  const int64_t vectors = std::max<int64_t>(1, ceilDiv(q.channels, lanes)), wanted = ceilDiv(64, out.dims[0] * q.rowBlocks);
-  const int64_t perBlock = std::max<int64_t>(ceilDiv(vectors, wanted), std::max<int64_t>(1, (1 << 15) / std::max<int64_t>(1, q.rowBlock * q.width * taps * lanes)));
+  const int64_t vectors = std::max<int64_t>(1, ceilDiv(q.channels, lanes)),
+                wanted = ceilDiv(64, out.dims[0] * q.rowBlocks);
+  const int64_t perBlock =
+      std::max<int64_t>(ceilDiv(vectors, wanted),
+                        std::max<int64_t>(1, (1 << 15) / std::max<int64_t>(1, q.rowBlock * q.width * taps * lanes)));
   q.channelBlock = std::min(perBlock, vectors) * lanes;
   q.channelBlocks = std::max<int64_t>(1, ceilDiv(q.channels, q.channelBlock));
   bound.units = std::max<int64_t>(1, out.dims[0] * q.rowBlocks * q.channelBlocks);
@@ -135,8 +142,9 @@ namespace {
 class DepthwiseEmitter {
 public:
   DepthwiseEmitter(const KernelDescription &kernel, const Expr &body, KernelBuilder &kb)
-      : kernel(kernel), kb(kb), arithmetic{kb, computeType(kernel.types[1])}, kh(get("kh")), kw(get("kw")), sh(get("sh")), sw(get("sw")),
-        dh(get("dh")), dw(get("dw")), channelClass(get("channel")), epilogue(kb, kernel, body, arithmetic.type, get("immediate")) {}
+      : kernel(kernel), kb(kb), arithmetic{kb, computeType(kernel.types[1])}, kh(get("kh")), kw(get("kw")),
+        sh(get("sh")), sw(get("sw")), dh(get("dh")), dw(get("dw")), channelClass(get("channel")),
+        epilogue(kb, kernel, body, arithmetic.type, get("immediate")) {}
 
   void emit() {
     q.outs.resize(kernel.types.size() - 2);
@@ -156,11 +164,13 @@ private:
   void unit(Index u) {
     Index channelBlock = kb.rem(u, q.channelBlocks), rest = kb.div(u, q.channelBlocks);
     Index rowBlock = kb.rem(rest, q.rowBlocks), image = kb.div(rest, q.rowBlocks);
-    in = kb.view(1, {q.inHeight, q.inWidth, q.channels}, {q.in.row, q.in.pixel, q.in.channel}, kb.mul(image, q.in.batch));
+    in = kb.view(1, {q.inHeight, q.inWidth, q.channels}, {q.in.row, q.in.pixel, q.in.channel},
+                 kb.mul(image, q.in.batch));
     auto operand = [&](size_t i) {
       auto &walk = q.outs[i];
       int64_t column = get("x" + std::to_string(i));
-      return Epilogue::Operand{kb.view(i == 0 ? 0 : i + 2, {q.height, q.width, q.channels}, {walk.row, walk.pixel, strideOf(column, walk.channel)},
+      return Epilogue::Operand{kb.view(i == 0 ? 0 : i + 2, {q.height, q.width, q.channels},
+                                       {walk.row, walk.pixel, strideOf(column, walk.channel)},
                                        kb.mul(image, walk.batch)),
                                column};
     };
@@ -224,12 +234,14 @@ private:
     for (size_t i = 0; i < acc.size(); ++i)
       kb.storeVector(acc[i], stage, {int64_t(i), 0});
     kb.loop(0, int64_t(acc.size()), 1, [&](Index i) {
-      epilogue.store(kb.loadVector(stage, {i, 0}, lanes), {kb.add(y, kb.div(i, columns)), kb.add(x, kb.rem(i, columns)), c}, active);
+      epilogue.store(kb.loadVector(stage, {i, 0}, lanes),
+                     {kb.add(y, kb.div(i, columns)), kb.add(x, kb.rem(i, columns)), c}, active);
     });
   }
 
   void insideRows(Index y, int64_t rows) {
-    kb.tilesEven(insideColumns(), tileColumns, [&](Index x, int64_t columns) { straight(y, kb.add(insideLeft(), x), rows, columns, false); });
+    kb.tilesEven(insideColumns(), tileColumns,
+                 [&](Index x, int64_t columns) { straight(y, kb.add(insideLeft(), x), rows, columns, false); });
     borderColumns([&](Index x) { straight(y, x, rows, 1, true); });
   }
 
@@ -287,7 +299,8 @@ private:
   }
 
   void borderRow(Index y) {
-    kb.tilesEven(insideColumns(), tileColumns, [&](Index x, int64_t columns) { clipped(y, kb.add(insideLeft(), x), columns, false); });
+    kb.tilesEven(insideColumns(), tileColumns,
+                 [&](Index x, int64_t columns) { clipped(y, kb.add(insideLeft(), x), columns, false); });
     borderColumns([&](Index x) { clipped(y, x, 1, true); });
   }
 
@@ -321,8 +334,10 @@ private:
   }
 
   /// if condition: acc = then(acc)
-  SmallVector<Value> guarded(Value condition, SmallVector<Value> acc, llvm::function_ref<SmallVector<Value>(SmallVector<Value>)> then) {
-    auto branch = scf::IfOp::create(kb.b, kb.loc, ValueRange(acc).getTypes(), condition, /*addThenBlock=*/true, /*addElseBlock=*/true);
+  SmallVector<Value> guarded(Value condition, SmallVector<Value> acc,
+                             llvm::function_ref<SmallVector<Value>(SmallVector<Value>)> then) {
+    auto branch = scf::IfOp::create(kb.b, kb.loc, ValueRange(acc).getTypes(), condition, /*addThenBlock=*/true,
+                                    /*addElseBlock=*/true);
     OpBuilder::InsertionGuard guard(kb.b);
     kb.b.setInsertionPointToStart(branch.thenBlock());
     scf::YieldOp::create(kb.b, kb.loc, then(acc));
@@ -344,7 +359,9 @@ private:
 class DepthwiseFamily : public KernelFamily {
 public:
   llvm::StringRef name() const override { return "depthwise"; }
-  llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target) const override { return bindDepthwise(site, target); }
+  llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target) const override {
+    return bindDepthwise(site, target);
+  }
   llvm::Error emit(const KernelDescription &kernel, const Target &, KernelBuilder &builder) const override {
     auto body = Expr::parse(kernel.body);
     if (!body)

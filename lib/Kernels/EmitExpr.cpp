@@ -1,8 +1,9 @@
 // Expression nodes as arith and vector ops. Values: floats as they are, integers signless, bool i1, i4 and u4 in i8
-// (extended), bf16 as its bits (i16), f8 as raw bytes (only moved and cast). f16 and bf16 are computed in f32 and rounded after every node.
+// (extended), bf16 as its bits (i16), f8 as raw bytes (only moved and cast). f16 and bf16 are computed in f32 and
+// rounded after every node.
 #include "VectorMath.h"
-#include "mrcc/Kernels/KernelBuilder.h"
 #include "mlir/IR/Matchers.h"
+#include "mrcc/Kernels/KernelBuilder.h"
 #include <cmath>
 
 using namespace mlir;
@@ -35,39 +36,72 @@ Num sign(Num x) { // NaN and zeros stay
 Num floatUnary(UnaryKind kind, Num x) {
   KernelBuilder &kb = *x.kb;
   switch (kind) {
-  case UnaryKind::abs: return abs(x);
-  case UnaryKind::acos: return vmath::acos(x);
-  case UnaryKind::acosh: return vmath::acosh(x);
-  case UnaryKind::asin: return vmath::asin(x);
-  case UnaryKind::asinh: return vmath::asinh(x);
-  case UnaryKind::atan: return vmath::atan(x);
-  case UnaryKind::atanh: return vmath::atanh(x);
-  case UnaryKind::ceil: return {kb, kb.ceil(x.v)};
-  case UnaryKind::cos: return vmath::cos(x);
-  case UnaryKind::cosh: return vmath::cosh(x);
-  case UnaryKind::erf: return vmath::erf(x);
-  case UnaryKind::exp: return vmath::exp(x);
-  case UnaryKind::floor: return {kb, kb.floor(x.v)};
-  case UnaryKind::is_nan: return x.op<arith::CmpFOp>(arith::CmpFPredicate::UNO, x.v, x.v);
-  case UnaryKind::is_pos_inf: return x == x.real(HUGE_VAL);
-  case UnaryKind::is_neg_inf: return x == x.real(-HUGE_VAL);
-  case UnaryKind::log: return vmath::log(x);
-  case UnaryKind::neg: return -x;
-  case UnaryKind::reciprocal: return x.real(1) / x;
-  case UnaryKind::round_even: return {kb, kb.roundEven(x.v)};
-  case UnaryKind::rsqrt: return x.real(1) / sqrt(x);
-  case UnaryKind::sigmoid: return vmath::sigmoid(x);
-  case UnaryKind::sign: return sign(x);
-  case UnaryKind::sin: return vmath::sin(x);
-  case UnaryKind::sinh: return vmath::sinh(x);
-  case UnaryKind::sqrt: return sqrt(x);
-  case UnaryKind::tan: return vmath::tan(x);
-  case UnaryKind::tanh: return vmath::tanh(x);
-  case UnaryKind::gelu: return vmath::gelu(x);
-  case UnaryKind::silu: return vmath::silu(x);
-  case UnaryKind::softplus: return vmath::softplus(x);
-  case UnaryKind::logical_not: return x == x.real(0);
-  case UnaryKind::bitwise_not: break;
+  case UnaryKind::abs:
+    return abs(x);
+  case UnaryKind::acos:
+    return vmath::acos(x);
+  case UnaryKind::acosh:
+    return vmath::acosh(x);
+  case UnaryKind::asin:
+    return vmath::asin(x);
+  case UnaryKind::asinh:
+    return vmath::asinh(x);
+  case UnaryKind::atan:
+    return vmath::atan(x);
+  case UnaryKind::atanh:
+    return vmath::atanh(x);
+  case UnaryKind::ceil:
+    return {kb, kb.ceil(x.v)};
+  case UnaryKind::cos:
+    return vmath::cos(x);
+  case UnaryKind::cosh:
+    return vmath::cosh(x);
+  case UnaryKind::erf:
+    return vmath::erf(x);
+  case UnaryKind::exp:
+    return vmath::exp(x);
+  case UnaryKind::floor:
+    return {kb, kb.floor(x.v)};
+  case UnaryKind::is_nan:
+    return x.op<arith::CmpFOp>(arith::CmpFPredicate::UNO, x.v, x.v);
+  case UnaryKind::is_pos_inf:
+    return x == x.real(HUGE_VAL);
+  case UnaryKind::is_neg_inf:
+    return x == x.real(-HUGE_VAL);
+  case UnaryKind::log:
+    return vmath::log(x);
+  case UnaryKind::neg:
+    return -x;
+  case UnaryKind::reciprocal:
+    return x.real(1) / x;
+  case UnaryKind::round_even:
+    return {kb, kb.roundEven(x.v)};
+  case UnaryKind::rsqrt:
+    return x.real(1) / sqrt(x);
+  case UnaryKind::sigmoid:
+    return vmath::sigmoid(x);
+  case UnaryKind::sign:
+    return sign(x);
+  case UnaryKind::sin:
+    return vmath::sin(x);
+  case UnaryKind::sinh:
+    return vmath::sinh(x);
+  case UnaryKind::sqrt:
+    return sqrt(x);
+  case UnaryKind::tan:
+    return vmath::tan(x);
+  case UnaryKind::tanh:
+    return vmath::tanh(x);
+  case UnaryKind::gelu:
+    return vmath::gelu(x);
+  case UnaryKind::silu:
+    return vmath::silu(x);
+  case UnaryKind::softplus:
+    return vmath::softplus(x);
+  case UnaryKind::logical_not:
+    return x == x.real(0);
+  case UnaryKind::bitwise_not:
+    break;
   }
   return (x.bits() ^ x.bits().integer(-1)).as(x.element()); // bitwise_not of a float: nothing makes it
 }
@@ -103,28 +137,45 @@ Num floatPow(Num x, Num y) {
 
 Num floatBinary(BinaryKind kind, Num x, Num y) {
   switch (kind) {
-  case BinaryKind::add: return x + y;
-  case BinaryKind::sub: return x - y;
-  case BinaryKind::mul: return x * y;
-  case BinaryKind::div: return x / y;
-  case BinaryKind::fmod: return vmath::fmod(x, y);
+  case BinaryKind::add:
+    return x + y;
+  case BinaryKind::sub:
+    return x - y;
+  case BinaryKind::mul:
+    return x * y;
+  case BinaryKind::div:
+    return x / y;
+  case BinaryKind::fmod:
+    return vmath::fmod(x, y);
   case BinaryKind::mod: { // the divisor's sign
     Num r = vmath::fmod(x, y);
     Num wrong = (r < r.real(0)) ^ (y < y.real(0));
     return select((r != r.real(0)) & wrong, r + y, copysign(r, select(r == r.real(0), y, r)));
   }
-  case BinaryKind::pow: return floatPow(x, y);
-  case BinaryKind::max: return extreme(true, x, y);
-  case BinaryKind::min: return extreme(false, x, y);
-  case BinaryKind::eq: return x == y;
-  case BinaryKind::lt: return x < y;
-  case BinaryKind::le: return x <= y;
-  case BinaryKind::gt: return x > y;
-  case BinaryKind::ge: return x >= y;
-  case BinaryKind::logical_and: return (x != x.real(0)) & (y != y.real(0));
-  case BinaryKind::logical_or: return (x != x.real(0)) | (y != y.real(0));
-  case BinaryKind::logical_xor: return (x != x.real(0)) ^ (y != y.real(0));
-  default: break;
+  case BinaryKind::pow:
+    return floatPow(x, y);
+  case BinaryKind::max:
+    return extreme(true, x, y);
+  case BinaryKind::min:
+    return extreme(false, x, y);
+  case BinaryKind::eq:
+    return x == y;
+  case BinaryKind::lt:
+    return x < y;
+  case BinaryKind::le:
+    return x <= y;
+  case BinaryKind::gt:
+    return x > y;
+  case BinaryKind::ge:
+    return x >= y;
+  case BinaryKind::logical_and:
+    return (x != x.real(0)) & (y != y.real(0));
+  case BinaryKind::logical_or:
+    return (x != x.real(0)) | (y != y.real(0));
+  case BinaryKind::logical_xor:
+    return (x != x.real(0)) ^ (y != y.real(0));
+  default:
+    break;
   }
   return x; // bit operations on floats: nothing makes them
 }
@@ -165,11 +216,12 @@ Num Integers::remainder(Num x, Num y) const {
 Num Integers::power(Num x, Num y) const {
   KernelBuilder &kb = *x.kb;
   Num one = x.integer(1), zero = x.integer(0);
-  auto steps = kb.loop(0, int64_t(x.element().getIntOrFloatBitWidth()), 1, {one.v, x.v, y.v}, [&](Index, ValueRange args) {
-    Num r(kb, args[0]), base(kb, args[1]), rest(kb, args[2]);
-    Num odd = (rest & one) != zero;
-    return KernelBuilder::Values{select(odd, r * base, r).v, (base * base).v, (rest >> 1).v};
-  });
+  auto steps =
+      kb.loop(0, int64_t(x.element().getIntOrFloatBitWidth()), 1, {one.v, x.v, y.v}, [&](Index, ValueRange args) {
+        Num r(kb, args[0]), base(kb, args[1]), rest(kb, args[2]);
+        Num odd = (rest & one) != zero;
+        return KernelBuilder::Values{select(odd, r * base, r).v, (base * base).v, (rest >> 1).v};
+      });
   Num r(kb, steps[0]);
   if (natural)
     return r;
@@ -181,16 +233,24 @@ Num Integers::power(Num x, Num y) const {
 Num integerUnary(UnaryKind kind, Num x, bool natural) {
   Num zero = x.integer(0);
   switch (kind) {
-  case UnaryKind::abs: return natural ? x : x.op<arith::MaxSIOp>(x.v, (zero - x).v);
-  case UnaryKind::bitwise_not: return x ^ x.integer(-1);
-  case UnaryKind::neg: return zero - x;
-  case UnaryKind::logical_not: return x == zero;
-  case UnaryKind::is_nan: case UnaryKind::is_pos_inf: case UnaryKind::is_neg_inf: return x != x;
+  case UnaryKind::abs:
+    return natural ? x : x.op<arith::MaxSIOp>(x.v, (zero - x).v);
+  case UnaryKind::bitwise_not:
+    return x ^ x.integer(-1);
+  case UnaryKind::neg:
+    return zero - x;
+  case UnaryKind::logical_not:
+    return x == zero;
+  case UnaryKind::is_nan:
+  case UnaryKind::is_pos_inf:
+  case UnaryKind::is_neg_inf:
+    return x != x;
   case UnaryKind::sign: {
     Num positive = select(x == zero, zero, x.integer(1));
     return natural ? positive : select(x < zero, x.integer(-1), positive);
   }
-  default: return x; // ceil, floor, round_even; the others are made for floats alone
+  default:
+    return x; // ceil, floor, round_even; the others are made for floats alone
   }
 }
 
@@ -201,33 +261,53 @@ Num integerBinary(BinaryKind kind, Num x, Num y, Integers as) {
     return select(x.op<arith::CmpIOp>(arith::CmpIPredicate::ult, y.v, width.v), moved, out);
   };
   switch (kind) {
-  case BinaryKind::add: return x + y;
-  case BinaryKind::sub: return x - y;
-  case BinaryKind::mul: return x * y;
-  case BinaryKind::div: return as.divide(x, y);
-  case BinaryKind::fmod: return as.remainder(x, y);
+  case BinaryKind::add:
+    return x + y;
+  case BinaryKind::sub:
+    return x - y;
+  case BinaryKind::mul:
+    return x * y;
+  case BinaryKind::div:
+    return as.divide(x, y);
+  case BinaryKind::fmod:
+    return as.remainder(x, y);
   case BinaryKind::mod: {
     Num r = as.remainder(x, y);
     return as.natural ? r : select((r != zero) & ((r ^ y) < zero), r + y, r);
   }
-  case BinaryKind::pow: return as.power(x, y);
-  case BinaryKind::max: return as.natural ? x.op<arith::MaxUIOp>(x.v, y.v) : x.op<arith::MaxSIOp>(x.v, y.v);
-  case BinaryKind::min: return as.natural ? x.op<arith::MinUIOp>(x.v, y.v) : x.op<arith::MinSIOp>(x.v, y.v);
-  case BinaryKind::logical_and: return (x != zero) & (y != zero);
-  case BinaryKind::logical_or: return (x != zero) | (y != zero);
-  case BinaryKind::logical_xor: return (x != zero) ^ (y != zero);
-  case BinaryKind::bitwise_and: return x & y;
-  case BinaryKind::bitwise_or: return x | y;
-  case BinaryKind::bitwise_xor: return x ^ y;
-  case BinaryKind::shift_left: return shift(x.op<arith::ShLIOp>(x.v, y.v), zero);
+  case BinaryKind::pow:
+    return as.power(x, y);
+  case BinaryKind::max:
+    return as.natural ? x.op<arith::MaxUIOp>(x.v, y.v) : x.op<arith::MaxSIOp>(x.v, y.v);
+  case BinaryKind::min:
+    return as.natural ? x.op<arith::MinUIOp>(x.v, y.v) : x.op<arith::MinSIOp>(x.v, y.v);
+  case BinaryKind::logical_and:
+    return (x != zero) & (y != zero);
+  case BinaryKind::logical_or:
+    return (x != zero) | (y != zero);
+  case BinaryKind::logical_xor:
+    return (x != zero) ^ (y != zero);
+  case BinaryKind::bitwise_and:
+    return x & y;
+  case BinaryKind::bitwise_or:
+    return x | y;
+  case BinaryKind::bitwise_xor:
+    return x ^ y;
+  case BinaryKind::shift_left:
+    return shift(x.op<arith::ShLIOp>(x.v, y.v), zero);
   case BinaryKind::shift_right:
     return as.natural ? shift(x.op<arith::ShRUIOp>(x.v, y.v), zero)
                       : shift(x.op<arith::ShRSIOp>(x.v, y.v), select(x < zero, x.integer(-1), zero));
-  case BinaryKind::eq: return x == y;
-  case BinaryKind::lt: return as.less(x, y);
-  case BinaryKind::gt: return as.less(y, x);
-  case BinaryKind::le: return as.compare(x, y, arith::CmpIPredicate::sle, arith::CmpIPredicate::ule);
-  case BinaryKind::ge: return as.compare(x, y, arith::CmpIPredicate::sge, arith::CmpIPredicate::uge);
+  case BinaryKind::eq:
+    return x == y;
+  case BinaryKind::lt:
+    return as.less(x, y);
+  case BinaryKind::gt:
+    return as.less(y, x);
+  case BinaryKind::le:
+    return as.compare(x, y, arith::CmpIPredicate::sle, arith::CmpIPredicate::ule);
+  case BinaryKind::ge:
+    return as.compare(x, y, arith::CmpIPredicate::sge, arith::CmpIPredicate::uge);
   }
   return x;
 }
@@ -249,24 +329,28 @@ Num toSingle(Num x, DType from) {
   return {*x.kb, x.kb->toF32(x.v)};
 }
 
-// An f8 number as f32: the bits of exponent and significand move into f32's place, a multiplication corrects the bias and
-// makes normal numbers of subnormal ones.
+// An f8 number as f32: the bits of exponent and significand move into f32's place, a multiplication corrects the bias
+// and makes normal numbers of subnormal ones.
 Num fromFloat8(Num raw, DType type) {
   Type i32 = raw.kb->b.getI32Type();
   const llvm::fltSemantics &semantics = floatSemantics(type);
   unsigned mantissa = llvm::APFloat::semanticsPrecision(semantics) - 1;
   int bias = 1 - llvm::APFloat::semanticsMinExponent(semantics);
-  Num i = raw.op<arith::ExtUIOp>(raw.typeOf(i32), raw.v), size = i & i.integer(0x7f), sign = (i & i.integer(0x80)) << 24;
+  Num i = raw.op<arith::ExtUIOp>(raw.typeOf(i32), raw.v), size = i & i.integer(0x7f),
+      sign = (i & i.integer(0x80)) << 24;
   Num scaled = (size << (23 - mantissa)).asFloat();
   Num v = scaled * scaled.real(std::ldexp(1.0, 127 - bias));
   Num nan = v.real(NAN);
   switch (type) {
-  case DType::f8e4m3fn: v = select(size == size.integer(0x7f), nan, v); break;
+  case DType::f8e4m3fn:
+    v = select(size == size.integer(0x7f), nan, v);
+    break;
   case DType::f8e5m2:
     v = select(size == size.integer(0x7c), v.real(HUGE_VAL), v);
     v = select(size.op<arith::CmpIOp>(arith::CmpIPredicate::sgt, size.v, size.integer(0x7c).v), nan, v);
     break;
-  default: return select(i == i.integer(0x80), nan, (v.bits() | sign).asFloat()); // fnuz: one NaN, no -0
+  default:
+    return select(i == i.integer(0x80), nan, (v.bits() | sign).asFloat()); // fnuz: one NaN, no -0
   }
   return (v.bits() | sign).asFloat();
 }
@@ -354,7 +438,8 @@ Num castNum(Num x, DType from, DType to, bool saturate) {
   if (isFloat(from) && isFloat(to))
     return to == DType::f64 ? x.op<arith::ExtFOp>(x.typeOf(element), x.v) : toSingle(x, from);
   if (isFloat(to))
-    return isUnsigned(from) ? x.op<arith::UIToFPOp>(x.typeOf(element), x.v) : x.op<arith::SIToFPOp>(x.typeOf(element), x.v);
+    return isUnsigned(from) ? x.op<arith::UIToFPOp>(x.typeOf(element), x.v)
+                            : x.op<arith::SIToFPOp>(x.typeOf(element), x.v);
   if (!isFloat(from)) {
     Num r = resizeInteger(x, element, isUnsigned(from));
     return bitWidth(to) == 4 ? wrapNibble(r, to) : r;
@@ -425,13 +510,16 @@ Value emitNode(KernelBuilder &kb, const ExprNode &node, ArrayRef<Value> args, Ar
     Num r = floatBinary(kind, toSingle(x[0], argTypes[0]), toSingle(x[1], argTypes[1]));
     return node.type == DType::boolean ? r.v : kb.fromF32(r.v, x[0].element());
   }
-  case Op::select: return select(x[0], x[1], x[2]).v;
-  case Op::cast: return castNum(x[0], argTypes[0], node.type, node.imm == 0).v;
+  case Op::select:
+    return select(x[0], x[1], x[2]).v;
+  case Op::cast:
+    return castNum(x[0], argTypes[0], node.type, node.imm == 0).v;
   case Op::clamp_index: {
     Num low = x[0].op<arith::MaxSIOp>(x[0].v, x[0].integer(0).v);
     return low.op<arith::MinSIOp>(low.v, (x[1] - x[1].integer(1)).v).v;
   }
-  default: break;
+  default:
+    break;
   }
   llvm_unreachable("leaves are emitted by the family");
 }
@@ -449,10 +537,16 @@ SmallVector<Value> emitBody(KernelBuilder &kb, const Expr &body, int64_t lanes,
       wide |= isa<VectorType>(values[arg].getType());
     }
     switch (node.op) {
-    case Op::iter: case Op::load: case Op::load_at: case Op::acc: case Op::extent: case Op::param:
+    case Op::iter:
+    case Op::load:
+    case Op::load_at:
+    case Op::acc:
+    case Op::extent:
+    case Op::param:
       values.push_back(leaf(node, args));
       break;
-    default: values.push_back(emitNode(kb, node, args, types, wide ? lanes : 0));
+    default:
+      values.push_back(emitNode(kb, node, args, types, wide ? lanes : 0));
     }
   }
   SmallVector<Value> results;

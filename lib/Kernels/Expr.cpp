@@ -10,45 +10,80 @@ namespace mrcc {
 
 bool isFloat(DType type) {
   switch (type) {
-  case DType::f32: case DType::f64: case DType::f16: case DType::bf16: case DType::f8e4m3fn: case DType::f8e4m3fnuz:
-  case DType::f8e5m2: case DType::f8e5m2fnuz: return true;
-  default: return false;
+  case DType::f32:
+  case DType::f64:
+  case DType::f16:
+  case DType::bf16:
+  case DType::f8e4m3fn:
+  case DType::f8e4m3fnuz:
+  case DType::f8e5m2:
+  case DType::f8e5m2fnuz:
+    return true;
+  default:
+    return false;
   }
 }
 
 bool isUnsigned(DType type) {
   switch (type) {
-  case DType::u8: case DType::u16: case DType::u32: case DType::u64: case DType::u4: case DType::boolean: return true;
-  default: return false;
+  case DType::u8:
+  case DType::u16:
+  case DType::u32:
+  case DType::u64:
+  case DType::u4:
+  case DType::boolean:
+    return true;
+  default:
+    return false;
   }
 }
 
 const llvm::fltSemantics &floatSemantics(DType type) {
   switch (type) {
-  case DType::f32: return llvm::APFloat::IEEEsingle();
-  case DType::f16: return llvm::APFloat::IEEEhalf();
-  case DType::bf16: return llvm::APFloat::BFloat();
-  case DType::f8e4m3fn: return llvm::APFloat::Float8E4M3FN();
-  case DType::f8e4m3fnuz: return llvm::APFloat::Float8E4M3FNUZ();
-  case DType::f8e5m2: return llvm::APFloat::Float8E5M2();
-  case DType::f8e5m2fnuz: return llvm::APFloat::Float8E5M2FNUZ();
-  default: return llvm::APFloat::IEEEdouble();
+  case DType::f32:
+    return llvm::APFloat::IEEEsingle();
+  case DType::f16:
+    return llvm::APFloat::IEEEhalf();
+  case DType::bf16:
+    return llvm::APFloat::BFloat();
+  case DType::f8e4m3fn:
+    return llvm::APFloat::Float8E4M3FN();
+  case DType::f8e4m3fnuz:
+    return llvm::APFloat::Float8E4M3FNUZ();
+  case DType::f8e5m2:
+    return llvm::APFloat::Float8E5M2();
+  case DType::f8e5m2fnuz:
+    return llvm::APFloat::Float8E5M2FNUZ();
+  default:
+    return llvm::APFloat::IEEEdouble();
   }
 }
 
 DType resultType(UnaryKind kind, DType operand) {
   switch (kind) {
-  case UnaryKind::is_nan: case UnaryKind::is_pos_inf: case UnaryKind::is_neg_inf: case UnaryKind::logical_not:
+  case UnaryKind::is_nan:
+  case UnaryKind::is_pos_inf:
+  case UnaryKind::is_neg_inf:
+  case UnaryKind::logical_not:
     return DType::boolean;
-  default: return operand;
+  default:
+    return operand;
   }
 }
 
 DType resultType(BinaryKind kind, DType operand) {
   switch (kind) {
-  case BinaryKind::eq: case BinaryKind::lt: case BinaryKind::le: case BinaryKind::gt: case BinaryKind::ge:
-  case BinaryKind::logical_and: case BinaryKind::logical_or: case BinaryKind::logical_xor: return DType::boolean;
-  default: return operand;
+  case BinaryKind::eq:
+  case BinaryKind::lt:
+  case BinaryKind::le:
+  case BinaryKind::gt:
+  case BinaryKind::ge:
+  case BinaryKind::logical_and:
+  case BinaryKind::logical_or:
+  case BinaryKind::logical_xor:
+    return DType::boolean;
+  default:
+    return operand;
   }
 }
 
@@ -119,24 +154,38 @@ bool isZero(const ExprNode &node) { return isConstant(node) && node.bits == 0; }
 std::optional<int64_t> foldIntegers(BinaryKind kind, DType type, int64_t a, int64_t b) {
   bool natural = isUnsigned(type);
   switch (kind) {
-  case BinaryKind::add: return int64_t(uint64_t(a) + uint64_t(b));
-  case BinaryKind::sub: return int64_t(uint64_t(a) - uint64_t(b));
-  case BinaryKind::mul: return int64_t(uint64_t(a) * uint64_t(b));
+  case BinaryKind::add:
+    return int64_t(uint64_t(a) + uint64_t(b));
+  case BinaryKind::sub:
+    return int64_t(uint64_t(a) - uint64_t(b));
+  case BinaryKind::mul:
+    return int64_t(uint64_t(a) * uint64_t(b));
   case BinaryKind::div:
     if (b == 0 || b == -1)
       return std::nullopt;
     return natural ? int64_t(uint64_t(a) / uint64_t(b)) : a / b;
-  case BinaryKind::max: return natural ? int64_t(std::max<uint64_t>(a, b)) : std::max(a, b);
-  case BinaryKind::min: return natural ? int64_t(std::min<uint64_t>(a, b)) : std::min(a, b);
-  case BinaryKind::eq: return a == b;
-  case BinaryKind::lt: return natural ? uint64_t(a) < uint64_t(b) : a < b;
-  case BinaryKind::le: return natural ? uint64_t(a) <= uint64_t(b) : a <= b;
-  case BinaryKind::gt: return natural ? uint64_t(a) > uint64_t(b) : a > b;
-  case BinaryKind::ge: return natural ? uint64_t(a) >= uint64_t(b) : a >= b;
-  case BinaryKind::logical_and: return a && b;
-  case BinaryKind::logical_or: return a || b;
-  case BinaryKind::logical_xor: return !a != !b;
-  default: return std::nullopt;
+  case BinaryKind::max:
+    return natural ? int64_t(std::max<uint64_t>(a, b)) : std::max(a, b);
+  case BinaryKind::min:
+    return natural ? int64_t(std::min<uint64_t>(a, b)) : std::min(a, b);
+  case BinaryKind::eq:
+    return a == b;
+  case BinaryKind::lt:
+    return natural ? uint64_t(a) < uint64_t(b) : a < b;
+  case BinaryKind::le:
+    return natural ? uint64_t(a) <= uint64_t(b) : a <= b;
+  case BinaryKind::gt:
+    return natural ? uint64_t(a) > uint64_t(b) : a > b;
+  case BinaryKind::ge:
+    return natural ? uint64_t(a) >= uint64_t(b) : a >= b;
+  case BinaryKind::logical_and:
+    return a && b;
+  case BinaryKind::logical_or:
+    return a || b;
+  case BinaryKind::logical_xor:
+    return !a != !b;
+  default:
+    return std::nullopt;
   }
 }
 } // namespace
@@ -197,7 +246,8 @@ uint32_t Expr::binary(BinaryKind kind, uint32_t a, uint32_t b) {
     if (isInteger(y, 0) || isInteger(x, 1))
       return a;
     break;
-  default: break;
+  default:
+    break;
   }
   return add({ExprNode::Op::binary, result, uint32_t(kind), 0, {a, b}});
 }
@@ -250,15 +300,34 @@ std::vector<uint32_t> Expr::inlineExpr(const Expr &other, llvm::ArrayRef<uint32_
       node.imm = operand(node.imm);
       made = add(node);
       break;
-    case ExprNode::Op::extent: made = extent(operand(node.imm / 16), node.imm % 16); break;
-    case ExprNode::Op::acc: made = accTo ? *accTo : add(node); break;
-    case ExprNode::Op::param: made = param(node.type, node.imm + paramBase); break;
-    case ExprNode::Op::unary: made = unary(UnaryKind(node.imm), node.args[0]); break;
-    case ExprNode::Op::binary: made = binary(BinaryKind(node.imm), node.args[0], node.args[1]); break;
-    case ExprNode::Op::select: made = select(node.args[0], node.args[1], node.args[2]); break;
-    case ExprNode::Op::cast: made = node.imm ? add(node) : cast(node.type, node.args[0]); break;
-    case ExprNode::Op::clamp_index: made = clampIndex(node.args[0], node.args[1]); break;
-    case ExprNode::Op::constant: case ExprNode::Op::iter: made = add(node); break;
+    case ExprNode::Op::extent:
+      made = extent(operand(node.imm / 16), node.imm % 16);
+      break;
+    case ExprNode::Op::acc:
+      made = accTo ? *accTo : add(node);
+      break;
+    case ExprNode::Op::param:
+      made = param(node.type, node.imm + paramBase);
+      break;
+    case ExprNode::Op::unary:
+      made = unary(UnaryKind(node.imm), node.args[0]);
+      break;
+    case ExprNode::Op::binary:
+      made = binary(BinaryKind(node.imm), node.args[0], node.args[1]);
+      break;
+    case ExprNode::Op::select:
+      made = select(node.args[0], node.args[1], node.args[2]);
+      break;
+    case ExprNode::Op::cast:
+      made = node.imm ? add(node) : cast(node.type, node.args[0]);
+      break;
+    case ExprNode::Op::clamp_index:
+      made = clampIndex(node.args[0], node.args[1]);
+      break;
+    case ExprNode::Op::constant:
+    case ExprNode::Op::iter:
+      made = add(node);
+      break;
     }
     renamed.push_back(made);
   }

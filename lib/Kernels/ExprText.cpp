@@ -1,5 +1,6 @@
 // Expr as text, and back. Floats are printed in the fewest digits that give the same value in their type (f32: as f32);
-// what digits cannot hold exactly and readably (NaN, infinities, subnormal numbers, -0) as `#` and the bits of the double.
+// what digits cannot hold exactly and readably (NaN, infinities, subnormal numbers, -0) as `#` and the bits of the
+// double.
 #include "mrcc/Kernels/Expr.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/bit.h"
@@ -16,28 +17,42 @@ static std::string constantText(const ExprNode &node) {
   if (!isFloat(node.type))
     return node.type == DType::u64 ? std::to_string(node.bits) : std::to_string(int64_t(node.bits));
   double v = llvm::bit_cast<double>(node.bits);
-  bool plain = std::isfinite(v) && !(v == 0 && std::signbit(v)) && (v == 0 || std::fabs(v) >= (node.type == DType::f32 ? 0x1p-126 : 0x1p-1022));
+  bool plain = std::isfinite(v) && !(v == 0 && std::signbit(v)) &&
+               (v == 0 || std::fabs(v) >= (node.type == DType::f32 ? 0x1p-126 : 0x1p-1022));
   if (!plain)
     return "#" + llvm::utohexstr(node.bits, /*LowerCase=*/true);
   char text[64];
-  auto end = node.type == DType::f32 ? std::to_chars(text, text + sizeof text, float(v)).ptr : std::to_chars(text, text + sizeof text, v).ptr;
+  auto end = node.type == DType::f32 ? std::to_chars(text, text + sizeof text, float(v)).ptr
+                                     : std::to_chars(text, text + sizeof text, v).ptr;
   return std::string(text, end);
 }
 
 static llvm::StringRef opName(const ExprNode &node) {
   switch (node.op) {
-  case Op::constant: return "const";
-  case Op::iter: return "iter";
-  case Op::load: return "load";
-  case Op::load_at: return "load_at";
-  case Op::acc: return "acc";
-  case Op::extent: return "extent";
-  case Op::param: return "param";
-  case Op::unary: return stringifyUnaryKind(UnaryKind(node.imm));
-  case Op::binary: return stringifyBinaryKind(BinaryKind(node.imm));
-  case Op::select: return "select";
-  case Op::cast: return node.imm ? "cast_wrapping" : "cast";
-  case Op::clamp_index: return "clamp_index";
+  case Op::constant:
+    return "const";
+  case Op::iter:
+    return "iter";
+  case Op::load:
+    return "load";
+  case Op::load_at:
+    return "load_at";
+  case Op::acc:
+    return "acc";
+  case Op::extent:
+    return "extent";
+  case Op::param:
+    return "param";
+  case Op::unary:
+    return stringifyUnaryKind(UnaryKind(node.imm));
+  case Op::binary:
+    return stringifyBinaryKind(BinaryKind(node.imm));
+  case Op::select:
+    return "select";
+  case Op::cast:
+    return node.imm ? "cast_wrapping" : "cast";
+  case Op::clamp_index:
+    return "clamp_index";
   }
   return "";
 }
@@ -47,14 +62,24 @@ std::string Expr::str() const {
   for (const ExprNode &node : nodes) {
     s += (s.empty() ? "" : "; ") + toString(node.type).str() + " " + opName(node).str();
     switch (node.op) {
-    case Op::constant: s += " " + constantText(node); break;
-    case Op::iter: case Op::load: case Op::load_at: case Op::param: s += " " + std::to_string(node.imm); break;
+    case Op::constant:
+      s += " " + constantText(node);
+      break;
+    case Op::iter:
+    case Op::load:
+    case Op::load_at:
+    case Op::param:
+      s += " " + std::to_string(node.imm);
+      break;
     case Op::acc:
       if (node.imm)
         s += " " + std::to_string(node.imm);
       break;
-    case Op::extent: s += " " + std::to_string(node.imm / 16) + " " + std::to_string(node.imm % 16); break;
-    default: break;
+    case Op::extent:
+      s += " " + std::to_string(node.imm / 16) + " " + std::to_string(node.imm % 16);
+      break;
+    default:
+      break;
     }
     for (uint32_t arg : node.args)
       s += " %" + std::to_string(arg);
@@ -69,7 +94,9 @@ std::string Expr::str() const {
 //===-- parsing ---------------------------------------------------------------------------------------------------===//
 
 namespace {
-llvm::Error fail(const llvm::Twine &message) { return llvm::createStringError(llvm::inconvertibleErrorCode(), message); }
+llvm::Error fail(const llvm::Twine &message) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+}
 
 /// One node or the results: words with a place in the text for messages.
 class Parser {
@@ -173,7 +200,8 @@ llvm::Error Parser::constant(ExprNode &node, llvm::StringRef word) {
     return bad();
   if (!isFloat(node.type)) {
     int64_t v = 0;
-    auto [stop, error] = node.type == DType::u64 ? std::from_chars(begin, end, node.bits) : std::from_chars(begin, end, v);
+    auto [stop, error] =
+        node.type == DType::u64 ? std::from_chars(begin, end, node.bits) : std::from_chars(begin, end, v);
     if (node.type != DType::u64)
       node.bits = v;
     if (error != std::errc() || stop != end || node.bits != constantBits(node.type, int64_t(node.bits)))
@@ -222,19 +250,26 @@ llvm::Error Parser::expectArgs(const ExprNode &node, llvm::StringRef name, size_
 llvm::Error Parser::expectType(uint32_t arg, DType type, llvm::StringRef name) {
   if (expr.nodes[arg].type == type)
     return llvm::Error::success();
-  return fail(where() + name + " wants " + toString(type) + ", got %" + llvm::Twine(arg) + " of type " + toString(expr.nodes[arg].type));
+  return fail(where() + name + " wants " + toString(type) + ", got %" + llvm::Twine(arg) + " of type " +
+              toString(expr.nodes[arg].type));
 }
 
 llvm::Error Parser::check(const ExprNode &node, llvm::StringRef name) {
   auto own = [&](DType type) {
-    return node.type == type ? llvm::Error::success() : fail(where() + name + " gives " + toString(type) + ", not " + toString(node.type));
+    return node.type == type ? llvm::Error::success()
+                             : fail(where() + name + " gives " + toString(type) + ", not " + toString(node.type));
   };
   switch (node.op) {
-  case Op::iter: case Op::extent:
+  case Op::iter:
+  case Op::extent:
     if (llvm::Error e = own(DType::i64))
       return e;
     return expectArgs(node, name, 0);
-  case Op::constant: case Op::load: case Op::acc: case Op::param: return expectArgs(node, name, 0);
+  case Op::constant:
+  case Op::load:
+  case Op::acc:
+  case Op::param:
+    return expectArgs(node, name, 0);
   case Op::load_at:
     for (uint32_t arg : node.args)
       if (llvm::Error e = expectType(arg, DType::i64, name))
@@ -258,7 +293,8 @@ llvm::Error Parser::check(const ExprNode &node, llvm::StringRef name) {
     if (llvm::Error e = expectType(node.args[2], expr.nodes[node.args[1]].type, name))
       return e;
     return own(expr.nodes[node.args[1]].type);
-  case Op::cast: return expectArgs(node, name, 1);
+  case Op::cast:
+    return expectArgs(node, name, 1);
   case Op::clamp_index:
     if (llvm::Error e = expectArgs(node, name, 2))
       return e;

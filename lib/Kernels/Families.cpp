@@ -5,15 +5,8 @@ namespace mrcc {
 
 const KernelFamily *KernelFamily::find(llvm::StringRef name) {
   static const std::vector<const KernelFamily *> families = {
-      &attentionFamily(),
-      &convFamily(),
-      &convTransposeFamily(),
-      &depthwiseFamily(),
-      &groupNormFamily(),
-      &layerNormFamily(),
-      &loopFamily(),
-      &matMulFamily(),
-      &softmaxFamily(),
+      &attentionFamily(), &convFamily(), &convTransposeFamily(), &depthwiseFamily(), &groupNormFamily(),
+      &layerNormFamily(), &loopFamily(), &matMulFamily(),        &softmaxFamily(),
   };
   for (const KernelFamily *family : families)
     if (family->name() == name)

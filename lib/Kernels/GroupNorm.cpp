@@ -6,7 +6,8 @@
 //                  "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979)
 //   3. application (x - mean) * (scale / deviation) + bias and the epilogue: the second pass
 //
-//   views   out [N, ..., C]; in, scale, bias (config scale, bias: 0 or 1), extras of the epilogue, all of out's dims with
+//   views   out [N, ..., C]; in, scale, bias (config scale, bias: 0 or 1), extras of the epilogue, all of out's dims
+//   with
 //           stride 0 where they broadcast
 //   config  groups, epsilon: bits of an f32
 //   body    optional epilogue of acc and extras
@@ -22,7 +23,9 @@ namespace mrcc {
 
 namespace {
 
-llvm::Error fail(const llvm::Twine &message) { return llvm::createStringError(llvm::inconvertibleErrorCode(), "group_norm: " + message); }
+llvm::Error fail(const llvm::Twine &message) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), "group_norm: " + message);
+}
 
 class GroupNormFamily : public KernelFamily {
 public:
@@ -36,7 +39,9 @@ struct Layout {
   enum : unsigned { channels, groupSize, points, blocks, blockChannels, first };
   unsigned space, views;
   unsigned extent(unsigned level) const { return first + level; }
-  unsigned stride(unsigned view, unsigned level) const { return first + space + view * (space + 2) + level; } // sample, space..., channel
+  unsigned stride(unsigned view, unsigned level) const {
+    return first + space + view * (space + 2) + level;
+  } // sample, space..., channel
   unsigned immediate(unsigned i) const { return first + space + views * (space + 2) + i; }
 };
 
@@ -130,9 +135,10 @@ namespace {
 class GroupNormEmitter {
 public:
   GroupNormEmitter(const KernelDescription &kernel, Expr body, KernelBuilder &kb)
-      : kb(kb), body(std::move(body)), types(kernel.types), layout{unsigned(kernel.config.at("space")), unsigned(kernel.types.size())},
-        hasScale(kernel.config.at("scale")), hasBias(kernel.config.at("bias")),
-        epsilon(llvm::bit_cast<float>(uint32_t(kernel.config.at("epsilon")))), wide(types[0] == DType::f64 ? DType::f64 : DType::f32) {
+      : kb(kb), body(std::move(body)), types(kernel.types),
+        layout{unsigned(kernel.config.at("space")), unsigned(kernel.types.size())}, hasScale(kernel.config.at("scale")),
+        hasBias(kernel.config.at("bias")), epsilon(llvm::bit_cast<float>(uint32_t(kernel.config.at("epsilon")))),
+        wide(types[0] == DType::f64 ? DType::f64 : DType::f32) {
     for (unsigned v = 0; v < types.size(); ++v) {
       steps.push_back(kernel.config.at("step" + std::to_string(v)));
       views.push_back(kb.view(v, {int64_t(1) << 40}, {1}));
@@ -145,17 +151,22 @@ private:
   using Offsets = SmallVector<Index>;
   void statistics(const Offsets &at, Index begin, Index end);
   void channelSums(const Offsets &at, Index c, Index place, int64_t n, int64_t unroll);
-  KernelBuilder::Values sumSpace(unsigned level, Index offset, ArrayRef<Num> shift, Index c, KernelBuilder::Values sums, int64_t n);
+  KernelBuilder::Values sumSpace(unsigned level, Index offset, ArrayRef<Num> shift, Index c, KernelBuilder::Values sums,
+                                 int64_t n);
   void combineGroups(const Offsets &at, Index begin, Index end);
   void apply(unsigned level, const Offsets &at, Index begin, Index end);
   void applyAt(const Offsets &at, Index c, Index place, int64_t n);
   Num load(unsigned view, Index offset, Index c, int64_t n);
-  Num widened(unsigned view, Index offset, Index c, int64_t n) { return cast(load(view, offset, c, n), types[view], wide); }
+  Num widened(unsigned view, Index offset, Index c, int64_t n) {
+    return cast(load(view, offset, c, n), types[view], wide);
+  }
   Num cast(Num x, DType from, DType to) {
     return from == to ? x : Num(kb, emitNode(kb, {ExprNode::Op::cast, to, 0, 0, {0}}, {x.v}, {from}, x.lanes()));
   }
   void store(Num x, Index offset, Index c);
-  Index along(unsigned view) { return steps[view] == 2 ? kb.param(layout.stride(view, 1 + layout.space)) : Index(steps[view]); }
+  Index along(unsigned view) {
+    return steps[view] == 2 ? kb.param(layout.stride(view, 1 + layout.space)) : Index(steps[view]);
+  }
   Buffer scratch(int64_t which) {
     Index bytes = kb.mul(kb.div(kb.add(kb.mul(kb.param(Layout::blockChannels), 8), 63), 64), 64);
     return kb.scratch(kb.mul(bytes, which), wide, {int64_t(1) << 40});
@@ -181,7 +192,8 @@ private:
   int64_t lanes = 1;
 };
 
-void GroupNormEmitter::overChannels(Index begin, Index end, int64_t unroll, llvm::function_ref<void(Index, int64_t, int64_t)> f) {
+void GroupNormEmitter::overChannels(Index begin, Index end, int64_t unroll,
+                                    llvm::function_ref<void(Index, int64_t, int64_t)> f) {
   Index count = kb.sub(end, begin);
   kb.ifThen(
       kb.less(count, lanes), [&] { kb.loop(begin, end, 1, [&](Index c) { f(c, 0, 1); }); },
@@ -219,7 +231,8 @@ void GroupNormEmitter::store(Num x, Index offset, Index c) {
 //===-- 1. statistics ---------------------------------------------------------------------------------------------===//
 
 /// Adds d and d^2 of each vector over the spatial levels from `level` on. Runs of the innermost level are summed apart.
-KernelBuilder::Values GroupNormEmitter::sumSpace(unsigned level, Index offset, ArrayRef<Num> shift, Index c, KernelBuilder::Values sums, int64_t n) {
+KernelBuilder::Values GroupNormEmitter::sumSpace(unsigned level, Index offset, ArrayRef<Num> shift, Index c,
+                                                 KernelBuilder::Values sums, int64_t n) {
   const size_t unroll = shift.size();
   if (level == layout.space) {
     for (size_t u = 0; u < unroll; ++u) {
@@ -265,7 +278,8 @@ void GroupNormEmitter::channelSums(const Offsets &at, Index c, Index place, int6
 }
 
 void GroupNormEmitter::statistics(const Offsets &at, Index begin, Index end) {
-  overChannels(begin, end, 4, [&](Index c, int64_t n, int64_t unroll) { channelSums(at, c, kb.sub(c, begin), n, unroll); });
+  overChannels(begin, end, 4,
+               [&](Index c, int64_t n, int64_t unroll) { channelSums(at, c, kb.sub(c, begin), n, unroll); });
 }
 
 //===-- 2. combination --------------------------------------------------------------------------------------------===//
@@ -310,11 +324,15 @@ void GroupNormEmitter::applyAt(const Offsets &at, Index c, Index place, int64_t 
     return store(cast(y, wide, types[0]), at[0], c);
   auto leaf = [&](const ExprNode &node, ArrayRef<Value>) -> Value {
     switch (node.op) {
-    case ExprNode::Op::acc: return cast(y, wide, node.type).v;
-    case ExprNode::Op::load: return load(1 + node.imm, at[1 + node.imm], c, n).v;
-    default: break;
+    case ExprNode::Op::acc:
+      return cast(y, wide, node.type).v;
+    case ExprNode::Op::load:
+      return load(1 + node.imm, at[1 + node.imm], c, n).v;
+    default:
+      break;
     }
-    Value bits = arith::IndexCastOp::create(kb.b, kb.loc, kb.b.getI64Type(), kb.ssa(kb.param(layout.immediate(node.imm))));
+    Value bits =
+        arith::IndexCastOp::create(kb.b, kb.loc, kb.b.getI64Type(), kb.ssa(kb.param(layout.immediate(node.imm))));
     if (node.type == DType::f32) {
       Value low = arith::TruncIOp::create(kb.b, kb.loc, kb.b.getI32Type(), bits);
       return arith::BitcastOp::create(kb.b, kb.loc, kb.b.getF32Type(), low);

@@ -9,12 +9,18 @@ namespace mrcc {
 
 Type valueType(MLIRContext *context, DType type) {
   switch (type) {
-  case DType::f32: return Float32Type::get(context);
-  case DType::f64: return Float64Type::get(context);
-  case DType::f16: return Float16Type::get(context);
-  case DType::bf16: return IntegerType::get(context, 16); // LLVM splits vectors of bfloat by library calls
-  case DType::boolean: return IntegerType::get(context, 1);
-  default: return IntegerType::get(context, std::max(8u, bitWidth(type)));
+  case DType::f32:
+    return Float32Type::get(context);
+  case DType::f64:
+    return Float64Type::get(context);
+  case DType::f16:
+    return Float16Type::get(context);
+  case DType::bf16:
+    return IntegerType::get(context, 16); // LLVM splits vectors of bfloat by library calls
+  case DType::boolean:
+    return IntegerType::get(context, 1);
+  default:
+    return IntegerType::get(context, std::max(8u, bitWidth(type)));
   }
 }
 
@@ -22,7 +28,8 @@ Type memoryType(MLIRContext *context, DType type) {
   return type == DType::boolean ? IntegerType::get(context, 8) : valueType(context, type);
 }
 
-KernelBuilder::KernelBuilder(MLIRContext &context, const Target &target, llvm::ArrayRef<DType> types, unsigned numParams)
+KernelBuilder::KernelBuilder(MLIRContext &context, const Target &target, llvm::ArrayRef<DType> types,
+                             unsigned numParams)
     : b(&context), loc(UnknownLoc::get(&context)), target(target), types(types), numParams(numParams) {
   module = ModuleOp::create(loc);
   startFunction("kernel", 2);
@@ -145,7 +152,8 @@ Value KernelBuilder::equal(Index x, Index y) {
   return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, ssa(x), ssa(y));
 }
 Value KernelBuilder::inRange(Index x, Index n) {
-  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, ssa(x), ssa(n)); // unsigned: negative ones are out, too
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, ssa(x),
+                               ssa(n)); // unsigned: negative ones are out, too
 }
 Value KernelBuilder::both(Value x, Value y) { return arith::AndIOp::create(b, loc, x, y); }
 Index KernelBuilder::select(Value condition, Index x, Index y) {
@@ -153,7 +161,9 @@ Index KernelBuilder::select(Value condition, Index x, Index y) {
 }
 
 Buffer KernelBuilder::select(Value condition, Buffer x, Buffer y) {
-  Value other = y.memref.getType() == x.memref.getType() ? y.memref : memref::CastOp::create(b, loc, x.memref.getType(), y.memref).getResult();
+  Value other = y.memref.getType() == x.memref.getType()
+                    ? y.memref
+                    : memref::CastOp::create(b, loc, x.memref.getType(), y.memref).getResult();
   return {arith::SelectOp::create(b, loc, condition, x.memref, other), x.element};
 }
 
@@ -243,7 +253,8 @@ void KernelBuilder::tilesEven(Index n, int64_t size, llvm::function_ref<void(Ind
 
 //===-- memory ----------------------------------------------------------------------------------------------------===//
 
-static Value cast(KernelBuilder &kb, Value source, llvm::ArrayRef<Index> dims, llvm::ArrayRef<Index> strides, Index offset) {
+static Value cast(KernelBuilder &kb, Value source, llvm::ArrayRef<Index> dims, llvm::ArrayRef<Index> strides,
+                  Index offset) {
   auto fold = [&](llvm::ArrayRef<Index> from, SmallVector<OpFoldResult> &to, SmallVector<int64_t> &statics) {
     for (Index x : from) {
       to.push_back(x.isConstant() ? OpFoldResult(kb.b.getIndexAttr(x.constant)) : OpFoldResult(x.value));
@@ -271,13 +282,17 @@ Buffer KernelBuilder::view(unsigned i, llvm::ArrayRef<Index> dims, llvm::ArrayRe
   return {cast(*this, func.getArgument(i), dims, strides, offset), valueType(b.getContext(), types[i])};
 }
 
-Buffer KernelBuilder::viewRowMajor(unsigned i, llvm::ArrayRef<Index> dims) { return view(i, dims, rowMajor(*this, dims)); }
+Buffer KernelBuilder::viewRowMajor(unsigned i, llvm::ArrayRef<Index> dims) {
+  return view(i, dims, rowMajor(*this, dims));
+}
 
 Buffer KernelBuilder::scratch(Index byteOffset, DType type, llvm::ArrayRef<Index> dims, llvm::ArrayRef<Index> strides) {
   auto bytes = MemRefType::get({ShapedType::kDynamic}, b.getI8Type());
-  Value all = memref::ReinterpretCastOp::create(b, loc, bytes, func.getArguments().back(), OpFoldResult(b.getIndexAttr(0)),
-                                                ArrayRef<OpFoldResult>{ssa(INT64_MAX)}, ArrayRef<OpFoldResult>{b.getIndexAttr(1)});
-  Value part = memref::ViewOp::create(b, loc, MemRefType::get({1}, memoryType(b.getContext(), type)), all, ssa(byteOffset), ValueRange{});
+  Value all = memref::ReinterpretCastOp::create(b, loc, bytes, func.getArguments().back(),
+                                                OpFoldResult(b.getIndexAttr(0)), ArrayRef<OpFoldResult>{ssa(INT64_MAX)},
+                                                ArrayRef<OpFoldResult>{b.getIndexAttr(1)});
+  Value part = memref::ViewOp::create(b, loc, MemRefType::get({1}, memoryType(b.getContext(), type)), all,
+                                      ssa(byteOffset), ValueRange{});
   SmallVector<Index> steps(strides);
   return {cast(*this, part, dims, steps.empty() ? rowMajor(*this, dims) : steps, 0), valueType(b.getContext(), type)};
 }
@@ -302,7 +317,9 @@ static Value fromMemory(KernelBuilder &kb, Value v, Buffer m) {
   return arith::CmpIOp::create(kb.b, kb.loc, arith::CmpIPredicate::ne, v, zero);
 }
 static Value toMemory(KernelBuilder &kb, Value v, Buffer m) {
-  return m.element.isInteger(1) ? arith::ExtUIOp::create(kb.b, kb.loc, like(kb.b.getI8Type(), v.getType()), v).getResult() : v;
+  return m.element.isInteger(1)
+             ? arith::ExtUIOp::create(kb.b, kb.loc, like(kb.b.getI8Type(), v.getType()), v).getResult()
+             : v;
 }
 static Type memoryElement(Buffer m) { return cast<MemRefType>(m.memref.getType()).getElementType(); }
 
@@ -327,7 +344,8 @@ Value KernelBuilder::loadMasked(Buffer m, llvm::ArrayRef<Index> at, int64_t lane
   if (active >= lanes)
     return loadVector(m, at, lanes);
   auto type = VectorType::get({lanes}, memoryElement(m));
-  Value mask = vector::ConstantMaskOp::create(b, loc, VectorType::get({lanes}, b.getI1Type()), ArrayRef<int64_t>{active});
+  Value mask =
+      vector::ConstantMaskOp::create(b, loc, VectorType::get({lanes}, b.getI1Type()), ArrayRef<int64_t>{active});
   Value zeros = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
   return fromMemory(*this, vector::MaskedLoadOp::create(b, loc, type, m.memref, indices(*this, at), mask, zeros), m);
 }
@@ -338,7 +356,8 @@ void KernelBuilder::storeMasked(Value v, Buffer m, llvm::ArrayRef<Index> at, int
     return storeVector(v, m, at);
   v = toMemory(*this, v, m);
   if (target.has("avx512vl") && cast<VectorType>(v.getType()).getElementTypeBitWidth() >= 8) {
-    Value mask = vector::ConstantMaskOp::create(b, loc, VectorType::get({lanes}, b.getI1Type()), ArrayRef<int64_t>{active});
+    Value mask =
+        vector::ConstantMaskOp::create(b, loc, VectorType::get({lanes}, b.getI1Type()), ArrayRef<int64_t>{active});
     vector::MaskedStoreOp::create(b, loc, m.memref, indices(*this, at), mask, v);
     return;
   }
@@ -347,14 +366,17 @@ void KernelBuilder::storeMasked(Value v, Buffer m, llvm::ArrayRef<Index> at, int
   for (int64_t part = lanes / 2, done = 0; done < active; part /= 2) {
     if (active - done < part)
       continue;
-    Value piece = vector::ExtractStridedSliceOp::create(b, loc, v, ArrayRef<int64_t>{done}, ArrayRef<int64_t>{part}, ArrayRef<int64_t>{1});
+    Value piece = vector::ExtractStridedSliceOp::create(b, loc, v, ArrayRef<int64_t>{done}, ArrayRef<int64_t>{part},
+                                                        ArrayRef<int64_t>{1});
     where.back() = add(at.back(), done);
     vector::StoreOp::create(b, loc, piece, m.memref, indices(*this, where));
     done += part;
   }
 }
 
-Value KernelBuilder::broadcastLoad(Buffer m, llvm::ArrayRef<Index> at, int64_t lanes) { return splat(load(m, at), lanes); }
+Value KernelBuilder::broadcastLoad(Buffer m, llvm::ArrayRef<Index> at, int64_t lanes) {
+  return splat(load(m, at), lanes);
+}
 
 void KernelBuilder::prefetch(Buffer m, llvm::ArrayRef<Index> at, bool write) {
   memref::PrefetchOp::create(b, loc, m.memref, indices(*this, at), write, /*localityHint=*/2, /*isDataCache=*/true);
@@ -363,13 +385,15 @@ void KernelBuilder::prefetch(Buffer m, llvm::ArrayRef<Index> at, bool write) {
 //===-- values ----------------------------------------------------------------------------------------------------===//
 
 Value KernelBuilder::splat(Value scalar, int64_t lanes) {
-  return lanes ? vector::BroadcastOp::create(b, loc, VectorType::get({lanes}, scalar.getType()), scalar).getResult() : scalar;
+  return lanes ? vector::BroadcastOp::create(b, loc, VectorType::get({lanes}, scalar.getType()), scalar).getResult()
+               : scalar;
 }
 
 // A constant of x's type; floats by value, integers too.
 static Value constantLike(KernelBuilder &kb, Type type, double v) {
   Type element = getElementTypeOrSelf(type);
-  TypedAttr attr = isa<FloatType>(element) ? TypedAttr(kb.b.getFloatAttr(element, v)) : TypedAttr(kb.b.getIntegerAttr(element, int64_t(v)));
+  TypedAttr attr = isa<FloatType>(element) ? TypedAttr(kb.b.getFloatAttr(element, v))
+                                           : TypedAttr(kb.b.getIntegerAttr(element, int64_t(v)));
   if (auto vector = dyn_cast<VectorType>(type))
     attr = DenseElementsAttr::get(vector, Attribute(attr));
   return arith::ConstantOp::create(kb.b, kb.loc, attr);

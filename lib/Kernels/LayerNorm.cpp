@@ -1,9 +1,10 @@
-// layer_norm: sums and a last pass, by the loop family's emitter. The first pass sums d = x - s and d^2, s the row's first
-// element; then mean = s + sum d / n and variance = (sum d^2 - (sum d)^2 / n) / n. The shift keeps the difference from
-// cancelling: (s - mean)^2 is at most n times the variance, so the error is at most n roundings, and a few in practice. The
-// rms variant sums x^2.
+// layer_norm: sums and a last pass, by the loop family's emitter. The first pass sums d = x - s and d^2, s the row's
+// first element; then mean = s + sum d / n and variance = (sum d^2 - (sum d)^2 / n) / n. The shift keeps the difference
+// from cancelling: (s - mean)^2 is at most n times the variance, so the error is at most n roundings, and a few in
+// practice. The rms variant sums x^2.
 //
-//   views   out; in, scale, bias (config scale, bias: 0 or 1), extras of the epilogue, of out's shape (stride 0 where they
+//   views   out; in, scale, bias (config scale, bias: 0 or 1), extras of the epilogue, of out's shape (stride 0 where
+//   they
 //           broadcast)
 //   config  axis: dims [axis, rank) are normalised; rms; epsilon: bits of an f32
 //   body    optional epilogue of acc and extras
@@ -18,12 +19,16 @@ class LayerNormFamily : public KernelFamily {
 public:
   llvm::StringRef name() const override { return "layer_norm"; }
   llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target) const override;
-  llvm::Error emit(const KernelDescription &kernel, const Target &, KernelBuilder &kb) const override { return loops::emit(kernel, kb); }
+  llvm::Error emit(const KernelDescription &kernel, const Target &, KernelBuilder &kb) const override {
+    return loops::emit(kernel, kb);
+  }
 };
 } // namespace
 
 llvm::Expected<BoundLaunch> LayerNormFamily::bind(const LaunchSite &site, const Target &target) const {
-  auto fail = [](const llvm::Twine &message) { return llvm::createStringError(llvm::inconvertibleErrorCode(), "layer_norm: " + message); };
+  auto fail = [](const llvm::Twine &message) {
+    return llvm::createStringError(llvm::inconvertibleErrorCode(), "layer_norm: " + message);
+  };
   const int64_t axis = site.get("axis"), rank = site.output().dims.size();
   const DType out = site.output().type, wide = out == DType::f64 ? DType::f64 : DType::f32;
   if (!isFloat(out) || bitWidth(out) < 16)
@@ -57,8 +62,10 @@ llvm::Expected<BoundLaunch> LayerNormFamily::bind(const LaunchSite &site, const 
       first.strides[axis] = 0;
     row.views.push_back(first);
     d = binary(BinaryKind::sub, x, e.cast(wide, e.load(first.type, site.numInputs())));
-    uint32_t mean = binary(BinaryKind::div, e.acc(wide, 0), n), squares = binary(BinaryKind::sub, e.acc(wide, 1), binary(BinaryKind::mul, e.acc(wide, 0), mean));
-    variance = binary(BinaryKind::max, binary(BinaryKind::div, squares, n), e.constant(wide, 0)); // not below 0 by rounding
+    uint32_t mean = binary(BinaryKind::div, e.acc(wide, 0), n),
+             squares = binary(BinaryKind::sub, e.acc(wide, 1), binary(BinaryKind::mul, e.acc(wide, 0), mean));
+    variance =
+        binary(BinaryKind::max, binary(BinaryKind::div, squares, n), e.constant(wide, 0)); // not below 0 by rounding
     centered = binary(BinaryKind::sub, d, mean);
   }
   uint32_t square = binary(BinaryKind::mul, d, d);

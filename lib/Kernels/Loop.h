@@ -1,13 +1,13 @@
 // The loop family's plan: a domain of nested levels over which a body runs. A launch becomes a plan and run-time
 // parameters (LoopBind.cpp); the plan is the kernel's description (LoopPlan.cpp) and becomes code (LoopEmit.cpp).
 //
-// A reduction may have phases: what is combined may depend on values that an earlier phase reduced (softmax: the maximum,
-// then the sum of exponentials), and outputs that vary over reduced dims are computed in a last pass over the domain.
-// Costly values that two phases need are kept in scratch.
+// A reduction may have phases: what is combined may depend on values that an earlier phase reduced (softmax: the
+// maximum, then the sum of exponentials), and outputs that vary over reduced dims are computed in a last pass over the
+// domain. Costly values that two phases need are kept in scratch.
 //
 // Levels: the parallel dims, outer to inner, then the reduced ones. One of them is the vector level: the last parallel
-// level (then reductions run inside it, one accumulator a lane) or the last reduced level (then lanes are combined at the
-// end, in a fixed order).
+// level (then reductions run inside it, one accumulator a lane) or the last reduced level (then lanes are combined at
+// the end, in a fixed order).
 #pragma once
 #include "mrcc/Kernels/Kernel.h"
 
@@ -17,8 +17,8 @@ class KernelBuilder;
 
 namespace mrcc::loops {
 
-/// max and min let NaN through, max_number and min_number skip it (one instruction instead of three). Of equal values the
-/// first or last index stays.
+/// max and min let NaN through, max_number and min_number skip it (one instruction instead of three). Of equal values
+/// the first or last index stays.
 enum class Combine : uint8_t { sum, prod, max, min, argmax, argmin, argmax_last, argmin_last, max_number, min_number };
 inline bool isArg(Combine c) { return c >= Combine::argmax && c <= Combine::argmin_last; }
 
@@ -26,26 +26,28 @@ inline bool isArg(Combine c) { return c >= Combine::argmax && c <= Combine::argm
 enum class Step : uint8_t { none = 0, unit = 1, strided = 2 };
 
 struct Plan {
-  std::vector<DType> types;                // of views, outputs first
+  std::vector<DType> types; // of views, outputs first
   unsigned outputs = 1, rank = 0, parallel = 0, vector = 0, immediates = 0;
-  bool transpose = false;                  // the two innermost parallel levels are walked in square tiles
-  bool cache = false;                      // values are kept in scratch between phases
-  bool batch = false;                      // each phase runs over some rows, so that rows hide each other's latency
-  std::vector<std::vector<Step>> steps;    // for each view, by level; own dims where `indexed`
-  std::vector<Combine> combines;           // argmax and argmin take two results: value and index
-  Expr body;                               // iter: levels. Results: combined, stored, then one for each clip
-  std::vector<unsigned> window;            // extents of the reduced levels if they are few: code for whole windows is unrolled
-  std::vector<unsigned> clips;             // a reduced level that runs only where the result is not negative
-  std::vector<unsigned> sources;           // the kernel's view that each view reads: the last ones may repeat others
+  bool transpose = false;               // the two innermost parallel levels are walked in square tiles
+  bool cache = false;                   // values are kept in scratch between phases
+  bool batch = false;                   // each phase runs over some rows, so that rows hide each other's latency
+  std::vector<std::vector<Step>> steps; // for each view, by level; own dims where `indexed`
+  std::vector<Combine> combines;        // argmax and argmin take two results: value and index
+  Expr body;                            // iter: levels. Results: combined, stored, then one for each clip
+  std::vector<unsigned> window;  // extents of the reduced levels if they are few: code for whole windows is unrolled
+  std::vector<unsigned> clips;   // a reduced level that runs only where the result is not negative
+  std::vector<unsigned> sources; // the kernel's view that each view reads: the last ones may repeat others
 
   bool reduces() const { return !combines.empty(); }
   bool vectorReduces() const { return vector >= parallel; }
   /// Results that are combined; the others are stored.
   unsigned combined() const;
-  bool indexed(unsigned view) const;       // read by load_at
+  bool indexed(unsigned view) const; // read by load_at
   /// Reduces, and then computes outputs at every point.
   bool maps() const;
-  unsigned levelsOutsideRow() const { return transpose ? parallel - 2 : vectorReduces() || parallel == 0 ? parallel : parallel - 1; }
+  unsigned levelsOutsideRow() const {
+    return transpose ? parallel - 2 : vectorReduces() || parallel == 0 ? parallel : parallel - 1;
+  }
 
   KernelDescription describe() const;
   static llvm::Expected<Plan> parse(const KernelDescription &kernel);
@@ -61,18 +63,24 @@ struct Slot {
 struct Analysis {
   explicit Analysis(const Plan &plan);
   std::vector<Slot> slots;
-  unsigned phases = 0;                // of the reduction; the last one, where outputs are computed, has this number
-  std::vector<uint32_t> deps;         // levels, as bits
-  std::vector<unsigned> phaseOf;      // the first phase in which the node can be computed
-  std::vector<uint32_t> needed;       // phases that compute (or read from scratch) the node, as bits
-  std::vector<int> cachedIn;          // the phase that keeps the node in scratch; -1: none
-  std::vector<unsigned> cachePlace;   // number among those kept
+  unsigned phases = 0;              // of the reduction; the last one, where outputs are computed, has this number
+  std::vector<uint32_t> deps;       // levels, as bits
+  std::vector<unsigned> phaseOf;    // the first phase in which the node can be computed
+  std::vector<uint32_t> needed;     // phases that compute (or read from scratch) the node, as bits
+  std::vector<int> cachedIn;        // the phase that keeps the node in scratch; -1: none
+  std::vector<unsigned> cachePlace; // number among those kept
   unsigned cached = 0;
 };
 
 /// Where the run-time parameters lie: fixed ones, then those that the plan calls for.
 struct Params {
-  enum Fixed : unsigned { perUnit, items, blocks, blockSize, count }; // blockSize: rows of a batch, where there are batches
+  enum Fixed : unsigned {
+    perUnit,
+    items,
+    blocks,
+    blockSize,
+    count
+  }; // blockSize: rows of a batch, where there are batches
   explicit Params(const Plan &plan);
   unsigned extent(unsigned level) const { return count + level; }
   /// Of a view's strided step.

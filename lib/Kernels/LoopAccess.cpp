@@ -1,5 +1,5 @@
-// Loads, stores and computed places of the loop family. A unit step is a vector load, a step of its own is one load a lane.
-// An index that grows evenly along the vector level is computed once, for the first lane.
+// Loads, stores and computed places of the loop family. A unit step is a vector load, a step of its own is one load a
+// lane. An index that grows evenly along the vector level is computed once, for the first lane.
 #include "LoopEmit.h"
 
 using namespace mlir;
@@ -35,9 +35,12 @@ Value Emitter::evaluate(uint32_t n, int64_t u) {
     Value steps = arith::ConstantOp::create(kb.b, kb.loc, DenseElementsAttr::get(type, ArrayRef<int64_t>(lane)));
     return arith::AddIOp::create(kb.b, kb.loc, kb.splat(base, state.lanes), steps);
   }
-  case Op::load: return loadNode(node, isWide(n), u);
-  case Op::load_at: return loadAtNode(node, isWide(n), u);
-  case Op::extent: return asI64(kb.param(params.operandExtent(node.imm)));
+  case Op::load:
+    return loadNode(node, isWide(n), u);
+  case Op::load_at:
+    return loadAtNode(node, isWide(n), u);
+  case Op::extent:
+    return asI64(kb.param(params.operandExtent(node.imm)));
   case Op::param: {
     Value bits = asI64(kb.param(params.immediate(node.imm)));
     if (node.type == DType::f64)
@@ -47,7 +50,8 @@ Value Emitter::evaluate(uint32_t n, int64_t u) {
     Value low = arith::TruncIOp::create(kb.b, kb.loc, kb.b.getI32Type(), bits);
     return arith::BitcastOp::create(kb.b, kb.loc, kb.b.getF32Type(), low);
   }
-  default: break;
+  default:
+    break;
   }
   Values args;
   SmallVector<DType> types;
@@ -188,7 +192,8 @@ void Emitter::store(unsigned view, Value v, int64_t u) {
   if (step(view, plan.vector) == Step::unit)
     return kb.storeVector(v, views[view], {laneOffset(view, vectorAt(u))});
   for (int64_t lane = 0; lane < state.lanes; ++lane)
-    kb.store(vector::ExtractOp::create(kb.b, kb.loc, v, ArrayRef<int64_t>{lane}), views[view], {laneOffset(view, kb.add(vectorAt(u), lane))});
+    kb.store(vector::ExtractOp::create(kb.b, kb.loc, v, ArrayRef<int64_t>{lane}), views[view],
+             {laneOffset(view, kb.add(vectorAt(u), lane))});
 }
 
 //===-- values kept between phases --------------------------------------------------------------------------------===//
@@ -205,9 +210,11 @@ Index Emitter::keptPoints() {
 Value Emitter::kept(uint32_t n, int64_t u, Value stored) {
   DType type = plan.body.nodes[n].type;
   // A point has one element, or the elements of a tile of vectors.
-  const int64_t tileElements = tileVectors * kb.target.vectorBits / bitWidth(type), elements = plan.vectorReduces() ? 1 : tileElements;
+  const int64_t tileElements = tileVectors * kb.target.vectorBits / bitWidth(type),
+                elements = plan.vectorReduces() ? 1 : tileElements;
   const int64_t bytes = plan.vectorReduces() ? 8 : tileVectors * kb.target.vectorBits / 8;
-  Buffer buffer = kb.scratch(kb.mul(kb.mul(keptPoints(), bytes), int64_t(analysis.cachePlace[n])), type, {int64_t(1) << 40});
+  Buffer buffer =
+      kb.scratch(kb.mul(kb.mul(keptPoints(), bytes), int64_t(analysis.cachePlace[n])), type, {int64_t(1) << 40});
   Index place = state.place;
   if (plan.batch) {
     Index points = 1;

@@ -1,13 +1,15 @@
 // From a launch to a plan and its parameters:
 //
-//   1. settle    the body on this domain: dims of one point become 0; index comparisons and clamps that the extents decide
+//   1. settle    the body on this domain: dims of one point become 0; index comparisons and clamps that the extents
+//   decide
 //                go away (a window that never leaves its input has no guards)
 //   2. order     parallel dims by the output's strides, reduced dims by the inputs', largest first
 //   3. merge     neighbours that are jointly contiguous in every view and whose index the body does not use
 //   4. vector    the dim that costs least to vectorise: unit steps are one load a vector, other steps one a lane; a dim
 //                shorter than a vector runs as scalars; combining lanes costs once a row. Two dims of unit step, one on
 //                either side, make a transposition in tiles
-//   5. clip      conditions under which reduced values count become bounds of the reduced loops: windows at a border have no
+//   5. clip      conditions under which reduced values count become bounds of the reduced loops: windows at a border
+//   have no
 //                guards either
 //   6. units     about 32 K element operations each, from extents alone
 #include "Families.h"
@@ -22,14 +24,16 @@ using Op = ExprNode::Op;
 
 namespace {
 
-llvm::Error fail(const llvm::Twine &message) { return llvm::createStringError(llvm::inconvertibleErrorCode(), "loop: " + message); }
+llvm::Error fail(const llvm::Twine &message) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), "loop: " + message);
+}
 
 /// A dim of the domain while plans are made.
 struct Dim {
   int64_t extent = 1;
   bool reduced = false;
-  std::vector<uint32_t> from;    // the body's dims that it stands for
-  std::vector<int64_t> strides;  // by view; 0 for views that are indexed
+  std::vector<uint32_t> from;   // the body's dims that it stands for
+  std::vector<int64_t> strides; // by view; 0 for views that are indexed
 };
 
 struct Range {
@@ -38,7 +42,8 @@ struct Range {
 
 class Binder {
 public:
-  Binder(const LaunchSite &site, const Target &target, llvm::ArrayRef<unsigned> repeated) : site(site), target(target), repeated(repeated) {}
+  Binder(const LaunchSite &site, const Target &target, llvm::ArrayRef<unsigned> repeated)
+      : site(site), target(target), repeated(repeated) {}
   llvm::Expected<BoundLaunch> bind();
 
 private:
@@ -104,8 +109,8 @@ llvm::Error Binder::read() {
   }
   std::copy(repeated.begin(), repeated.end(), plan.sources.end() - repeated.size());
   if (body.results.size() != plan.combined() + site.outputs)
-    return fail("the body has " + llvm::Twine(body.results.size()) + " results, expected " + llvm::Twine(plan.combined()) + " combined and " +
-                llvm::Twine(site.outputs) + " stored");
+    return fail("the body has " + llvm::Twine(body.results.size()) + " results, expected " +
+                llvm::Twine(plan.combined()) + " combined and " + llvm::Twine(site.outputs) + " stored");
   return checkViews();
 }
 
@@ -120,10 +125,17 @@ llvm::Error Binder::readCombines() {
   llvm::SplitString(it->second, words, " ,");
   for (llvm::StringRef word : words) {
     int kind = llvm::StringSwitch<int>(word)
-                   .Case("sum", int(Combine::sum)).Case("prod", int(Combine::prod)).Case("max", int(Combine::max))
-                   .Case("min", int(Combine::min)).Case("argmax", int(Combine::argmax)).Case("argmin", int(Combine::argmin))
-                   .Case("argmax_last", int(Combine::argmax_last)).Case("argmin_last", int(Combine::argmin_last))
-                   .Case("max_number", int(Combine::max_number)).Case("min_number", int(Combine::min_number)).Default(-1);
+                   .Case("sum", int(Combine::sum))
+                   .Case("prod", int(Combine::prod))
+                   .Case("max", int(Combine::max))
+                   .Case("min", int(Combine::min))
+                   .Case("argmax", int(Combine::argmax))
+                   .Case("argmin", int(Combine::argmin))
+                   .Case("argmax_last", int(Combine::argmax_last))
+                   .Case("argmin_last", int(Combine::argmin_last))
+                   .Case("max_number", int(Combine::max_number))
+                   .Case("min_number", int(Combine::min_number))
+                   .Default(-1);
     if (kind < 0)
       return fail("unknown combine '" + word + "'");
     plan.combines.push_back(Combine(kind));
@@ -143,24 +155,29 @@ llvm::Error Binder::checkViews() {
     if ((reads || node.op == Op::extent) && operand >= site.numInputs())
       return fail("operand " + llvm::Twine(operand) + " of " + llvm::Twine(site.numInputs()));
     if (reads && node.type != input(operand).type)
-      return fail("operand " + llvm::Twine(operand) + " is " + toString(input(operand).type) + ", the body loads " + toString(node.type));
+      return fail("operand " + llvm::Twine(operand) + " is " + toString(input(operand).type) + ", the body loads " +
+                  toString(node.type));
     if (node.op == Op::load_at) {
       indexed[operand] = true;
       if (node.args.size() != input(operand).dims.size())
-        return fail("load_at with " + llvm::Twine(node.args.size()) + " indices of operand " + llvm::Twine(operand) + " with " +
-                    llvm::Twine(input(operand).dims.size()) + " dimensions");
+        return fail("load_at with " + llvm::Twine(node.args.size()) + " indices of operand " + llvm::Twine(operand) +
+                    " with " + llvm::Twine(input(operand).dims.size()) + " dimensions");
     }
   }
   for (unsigned i = 0; i < site.views.size(); ++i) {
     const View &v = site.views[i];
-    bool loaded = i < site.outputs || llvm::any_of(body.nodes, [&](const ExprNode &n) { return n.op == Op::load && n.imm + site.outputs == i; });
+    bool loaded =
+        i < site.outputs ||
+        llvm::any_of(body.nodes, [&](const ExprNode &n) { return n.op == Op::load && n.imm + site.outputs == i; });
     if (loaded && v.strides.size() != extents.size())
-      return fail("view " + llvm::Twine(i) + " has " + llvm::Twine(v.strides.size()) + " dimensions, the domain " + llvm::Twine(extents.size()));
+      return fail("view " + llvm::Twine(i) + " has " + llvm::Twine(v.strides.size()) + " dimensions, the domain " +
+                  llvm::Twine(extents.size()));
   }
   for (unsigned o = 0; o < site.outputs; ++o) {
     DType stored = body.nodes[body.results[plan.combined() + o]].type;
     if (stored != site.output(o).type)
-      return fail("result " + llvm::Twine(o) + " is " + toString(stored) + ", its view " + toString(site.output(o).type));
+      return fail("result " + llvm::Twine(o) + " is " + toString(stored) + ", its view " +
+                  toString(site.output(o).type));
   }
   return llvm::Error::success();
 }
@@ -173,16 +190,22 @@ std::optional<Range> Binder::rangeOf(uint32_t n, const std::vector<std::optional
   if (node.type != DType::i64)
     return std::nullopt;
   switch (node.op) {
-  case Op::constant: return exactly(node.bits);
-  case Op::iter: return Range{0, std::max<int64_t>(extents[node.imm] - 1, 0)};
-  case Op::extent: return exactly(input(node.imm / 16).dims[node.imm % 16]);
-  case Op::param: return exactly(site.immediates[node.imm]);
+  case Op::constant:
+    return exactly(node.bits);
+  case Op::iter:
+    return Range{0, std::max<int64_t>(extents[node.imm] - 1, 0)};
+  case Op::extent:
+    return exactly(input(node.imm / 16).dims[node.imm % 16]);
+  case Op::param:
+    return exactly(site.immediates[node.imm]);
   case Op::clamp_index: {
     auto count = known[node.args[1]];
     return count ? std::optional(Range{0, std::max<int64_t>(count->high - 1, 0)}) : std::nullopt;
   }
-  case Op::binary: break;
-  default: return std::nullopt;
+  case Op::binary:
+    break;
+  default:
+    return std::nullopt;
   }
   auto a = known[node.args[0]], b = known[node.args[1]];
   if (!a || !b)
@@ -192,8 +215,10 @@ std::optional<Range> Binder::rangeOf(uint32_t n, const std::vector<std::optional
     if (r.low < -big || r.high > big)
       return std::nullopt;
   switch (BinaryKind(node.imm)) {
-  case BinaryKind::add: return Range{a->low + b->low, a->high + b->high};
-  case BinaryKind::sub: return Range{a->low - b->high, a->high - b->low};
+  case BinaryKind::add:
+    return Range{a->low + b->low, a->high + b->high};
+  case BinaryKind::sub:
+    return Range{a->low - b->high, a->high - b->low};
   case BinaryKind::mul: {
     if (std::max(std::abs(b->low), std::abs(b->high)) > (1 << 20))
       return std::nullopt;
@@ -206,9 +231,12 @@ std::optional<Range> Binder::rangeOf(uint32_t n, const std::vector<std::optional
     return std::nullopt;
   case BinaryKind::mod:
     return b->low > 0 ? std::optional(Range{0, b->high - 1}) : std::nullopt;
-  case BinaryKind::max: return Range{std::max(a->low, b->low), std::max(a->high, b->high)};
-  case BinaryKind::min: return Range{std::min(a->low, b->low), std::min(a->high, b->high)};
-  default: return std::nullopt;
+  case BinaryKind::max:
+    return Range{std::max(a->low, b->low), std::max(a->high, b->high)};
+  case BinaryKind::min:
+    return Range{std::min(a->low, b->low), std::min(a->high, b->high)};
+  default:
+    return std::nullopt;
   }
 }
 
@@ -224,11 +252,16 @@ void Binder::settle() {
       return std::nullopt;
     auto order = [](bool yes, bool no) { return yes ? std::optional(true) : no ? std::optional(false) : std::nullopt; };
     switch (BinaryKind(node.imm)) {
-    case BinaryKind::lt: return order(a->high < b->low, a->low >= b->high);
-    case BinaryKind::le: return order(a->high <= b->low, a->low > b->high);
-    case BinaryKind::gt: return order(a->low > b->high, a->high <= b->low);
-    case BinaryKind::ge: return order(a->low >= b->high, a->high < b->low);
-    default: return std::nullopt;
+    case BinaryKind::lt:
+      return order(a->high < b->low, a->low >= b->high);
+    case BinaryKind::le:
+      return order(a->high <= b->low, a->low > b->high);
+    case BinaryKind::gt:
+      return order(a->low > b->high, a->high <= b->low);
+    case BinaryKind::ge:
+      return order(a->low >= b->high, a->high < b->low);
+    default:
+      return std::nullopt;
     }
   };
   Expr settled;
@@ -242,16 +275,24 @@ void Binder::settle() {
       continue;
     }
     switch (old.op) {
-    case Op::iter: renamed.push_back(extents[old.imm] == 1 ? settled.integer(DType::i64, 0) : settled.add(node)); break;
+    case Op::iter:
+      renamed.push_back(extents[old.imm] == 1 ? settled.integer(DType::i64, 0) : settled.add(node));
+      break;
     case Op::clamp_index: {
       auto x = known[old.args[0]], count = known[old.args[1]];
       bool inside = x && count && x->low >= 0 && x->high < count->low;
       renamed.push_back(inside ? node.args[0] : settled.clampIndex(node.args[0], node.args[1]));
       break;
     }
-    case Op::unary: renamed.push_back(settled.unary(UnaryKind(old.imm), node.args[0])); break;
-    case Op::binary: renamed.push_back(settled.binary(BinaryKind(old.imm), node.args[0], node.args[1])); break;
-    case Op::select: renamed.push_back(settled.select(node.args[0], node.args[1], node.args[2])); break;
+    case Op::unary:
+      renamed.push_back(settled.unary(UnaryKind(old.imm), node.args[0]));
+      break;
+    case Op::binary:
+      renamed.push_back(settled.binary(BinaryKind(old.imm), node.args[0], node.args[1]));
+      break;
+    case Op::select:
+      renamed.push_back(settled.select(node.args[0], node.args[1], node.args[2]));
+      break;
     case Op::load: // of an operand that is also indexed: at this point
       if (indexed[old.imm]) {
         for (size_t d = 0; d < extents.size(); ++d)
@@ -259,7 +300,8 @@ void Binder::settle() {
         node.op = Op::load_at;
       }
       [[fallthrough]];
-    default: renamed.push_back(settled.add(node));
+    default:
+      renamed.push_back(settled.add(node));
     }
   }
   for (uint32_t r : body.results)
@@ -283,7 +325,9 @@ void Binder::makeDims() {
         continue;
       Dim dim{extents[d], wanted, {d}, {}};
       for (unsigned v = 0; v < site.views.size(); ++v) {
-        bool plain = v < site.outputs || llvm::any_of(body.nodes, [&](const ExprNode &n) { return n.op == Op::load && n.imm + site.outputs == v; });
+        bool plain =
+            v < site.outputs ||
+            llvm::any_of(body.nodes, [&](const ExprNode &n) { return n.op == Op::load && n.imm + site.outputs == v; });
         dim.strides.push_back(plain ? site.views[v].strides[d] : 0);
       }
       dims.push_back(std::move(dim));
@@ -323,7 +367,8 @@ void Binder::order() {
     int64_t x = std::abs(a.strides[0]), y = std::abs(b.strides[0]);
     return x != y ? x > y : memoryStep(a) > memoryStep(b);
   });
-  std::stable_sort(dims.begin() + parallel, dims.end(), [&](const Dim &a, const Dim &b) { return memoryStep(a) > memoryStep(b); });
+  std::stable_sort(dims.begin() + parallel, dims.end(),
+                   [&](const Dim &a, const Dim &b) { return memoryStep(a) > memoryStep(b); });
 }
 
 bool Binder::mergeable(const Dim &outer, const Dim &inner) const {
@@ -454,8 +499,8 @@ void Binder::chooseVector() {
 
 //===-- clips -----------------------------------------------------------------------------------------------------===//
 
-/// A comparison as a number that is not negative where it holds, if that number moves evenly with one reduced dim, not with
-/// the vector level, and consists of index arithmetic.
+/// A comparison as a number that is not negative where it holds, if that number moves evenly with one reduced dim, not
+/// with the vector level, and consists of index arithmetic.
 std::optional<uint32_t> Binder::clipOf(uint32_t condition, unsigned &dim) {
   const ExprNode node = body.nodes[condition];
   if (node.op != Op::binary || body.nodes[node.args[0]].type != DType::i64)
@@ -463,11 +508,20 @@ std::optional<uint32_t> Binder::clipOf(uint32_t condition, unsigned &dim) {
   uint32_t a = node.args[0], b = node.args[1], one = body.integer(DType::i64, 1), rest;
   auto minus = [&](uint32_t x, uint32_t y) { return body.binary(BinaryKind::sub, x, y); };
   switch (BinaryKind(node.imm)) {
-  case BinaryKind::ge: rest = minus(a, b); break;
-  case BinaryKind::gt: rest = minus(minus(a, b), one); break;
-  case BinaryKind::le: rest = minus(b, a); break;
-  case BinaryKind::lt: rest = minus(minus(b, a), one); break;
-  default: return std::nullopt;
+  case BinaryKind::ge:
+    rest = minus(a, b);
+    break;
+  case BinaryKind::gt:
+    rest = minus(minus(a, b), one);
+    break;
+  case BinaryKind::le:
+    rest = minus(b, a);
+    break;
+  case BinaryKind::lt:
+    rest = minus(minus(b, a), one);
+    break;
+  default:
+    return std::nullopt;
   }
   std::function<bool(uint32_t)> plain = [&](uint32_t n) {
     const ExprNode &x = body.nodes[n];
@@ -502,7 +556,8 @@ void Binder::clip() {
     return;
   std::vector<bool> reducedValue; // one phase, and outputs after it
   for (const ExprNode &node : body.nodes)
-    reducedValue.push_back(node.op == Op::acc || llvm::any_of(node.args, [&](uint32_t arg) { return reducedValue[arg]; }));
+    reducedValue.push_back(node.op == Op::acc ||
+                           llvm::any_of(node.args, [&](uint32_t arg) { return reducedValue[arg]; }));
   for (unsigned slot = 0; slot < plan.combined(); ++slot)
     if (reducedValue[body.results[slot]])
       return;
@@ -516,15 +571,24 @@ void Binder::clip() {
     bool floating = isFloat(node.type);
     double v = llvm::bit_cast<double>(node.bits);
     switch (kind) {
-    case Combine::sum: return node.bits == 0;
-    case Combine::prod: return floating ? v == 1 : node.bits == 1;
-    case Combine::max: case Combine::max_number: return floating ? v == -HUGE_VAL : node.bits == (isUnsigned(node.type) ? 0 : constantBits(node.type, -(int64_t(1) << (bitWidth(node.type) - 2)) * 2));
-    default: return floating && v == HUGE_VAL;
+    case Combine::sum:
+      return node.bits == 0;
+    case Combine::prod:
+      return floating ? v == 1 : node.bits == 1;
+    case Combine::max:
+    case Combine::max_number:
+      return floating ? v == -HUGE_VAL
+                      : node.bits == (isUnsigned(node.type)
+                                          ? 0
+                                          : constantBits(node.type, -(int64_t(1) << (bitWidth(node.type) - 2)) * 2));
+    default:
+      return floating && v == HUGE_VAL;
     }
   };
   std::function<void(uint32_t, std::vector<uint32_t> &)> terms = [&](uint32_t n, std::vector<uint32_t> &all) {
     const ExprNode &node = body.nodes[n];
-    if (node.op != Op::binary || BinaryKind(node.imm) != BinaryKind::logical_and || body.nodes[node.args[0]].type != DType::boolean)
+    if (node.op != Op::binary || BinaryKind(node.imm) != BinaryKind::logical_and ||
+        body.nodes[node.args[0]].type != DType::boolean)
       return all.push_back(n);
     terms(node.args[0], all);
     terms(node.args[1], all);
@@ -551,7 +615,8 @@ void Binder::clip() {
       const ExprNode &node = body.nodes[c];
       if (node.args[0] != x)
         continue;
-      low |= BinaryKind(node.imm) == BinaryKind::ge && body.nodes[node.args[1]].op == Op::constant && int64_t(body.nodes[node.args[1]].bits) >= 0;
+      low |= BinaryKind(node.imm) == BinaryKind::ge && body.nodes[node.args[1]].op == Op::constant &&
+             int64_t(body.nodes[node.args[1]].bits) >= 0;
       high |= BinaryKind(node.imm) == BinaryKind::lt && node.args[1] == n;
     }
     return low && high;
@@ -644,7 +709,8 @@ void Binder::fill() {
   const int64_t goal = 32768;
   int64_t weight = std::max<int64_t>(reducedPoints, 1);
   if (plan.transpose) {
-    int64_t down = llvm::divideCeil(dims[parallel - 2].extent, tileSide), across = llvm::divideCeil(dims[parallel - 1].extent, tileSide);
+    int64_t down = llvm::divideCeil(dims[parallel - 2].extent, tileSide),
+            across = llvm::divideCeil(dims[parallel - 1].extent, tileSide);
     blocks = down * across;
     blockSize = across; // tiles side by side
     row = llvm::divideCeil(row, blocks);
@@ -678,7 +744,8 @@ void Binder::fill() {
   for (auto [imm, index] : layout.extents)
     p[index] = input(imm / 16).dims[imm % 16];
   std::copy(site.immediates.begin(), site.immediates.end(), p.begin() + layout.firstImmediate);
-  int64_t operations = llvm::count_if(body.nodes, [](const ExprNode &n) { return isFloat(n.type) && (n.op == Op::unary || n.op == Op::binary); });
+  int64_t operations = llvm::count_if(
+      body.nodes, [](const ExprNode &n) { return isFloat(n.type) && (n.op == Op::unary || n.op == Op::binary); });
   bound.flops = (operations + plan.combines.size()) * reducedPoints;
   for (unsigned l = 0; l < parallel; ++l)
     bound.flops *= dims[l].extent;

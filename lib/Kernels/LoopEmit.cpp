@@ -1,6 +1,6 @@
 // The loop family's code: decomposition of units into rows, and rows of maps. A row runs along the vector
-// level. Its end is a last vector that overlaps the one before; maps compute it first and store it last, so that an output
-// may lie on its input. Rows shorter than a vector run as scalars.
+// level. Its end is a last vector that overlaps the one before; maps compute it first and store it last, so that an
+// output may lie on its input. Rows shorter than a vector run as scalars.
 #include "LoopEmit.h"
 #include "Families.h"
 
@@ -17,12 +17,13 @@ void Emitter::analyse() {
   const Expr &body = plan.body;
   const size_t count = body.nodes.size();
   wide.assign(count, false);
-  // A reduced value differs between lanes where what is reduced does, unless lanes are combined. The index of a pair goes
-  // with its value. What is reduced may itself depend on reduced values: slots in the order of their phases.
+  // A reduced value differs between lanes where what is reduced does, unless lanes are combined. The index of a pair
+  // goes with its value. What is reduced may itself depend on reduced values: slots in the order of their phases.
   slotWide.assign(plan.combined(), false);
   auto spread = [&](uint32_t n) {
     const ExprNode &node = body.nodes[n];
-    bool is = plan.rank && (node.op == Op::acc ? !plan.vectorReduces() && slotWide[node.imm] : bool(analysis.deps[n] >> plan.vector & 1));
+    bool is = plan.rank && (node.op == Op::acc ? !plan.vectorReduces() && slotWide[node.imm]
+                                               : bool(analysis.deps[n] >> plan.vector & 1));
     for (uint32_t arg : node.args)
       is = is || wide[arg];
     return is;
@@ -33,7 +34,8 @@ void Emitter::analyse() {
     for (const Slot &slot : analysis.slots)
       if (slot.phase == phase)
         for (unsigned part = 0; part < slot.width; ++part)
-          slotWide[slot.first + part] = wide[body.results[slot.first]] || wide[body.results[slot.first + slot.width - 1]];
+          slotWide[slot.first + part] =
+              wide[body.results[slot.first]] || wide[body.results[slot.first + slot.width - 1]];
   }
   unsigned widest = 8;
   bool narrow = false; // elements of less than a byte are moved one at a time
@@ -62,13 +64,14 @@ void Emitter::emit() {
   outerLoops();
 }
 
-// Items are rows (or blocks of rows, tiles): blocks outermost, then the levels outside, the last of which is a loop of its
-// own so that few divisions are made.
+// Items are rows (or blocks of rows, tiles): blocks outermost, then the levels outside, the last of which is a loop of
+// its own so that few divisions are made.
 void Emitter::outerLoops() {
   unsigned outside = plan.levelsOutsideRow();
   Index first = kb.mul(kb.begin(), kb.param(Params::perUnit));
   Index last = kb.min(kb.mul(kb.end(), kb.param(Params::perUnit)), kb.param(Params::items));
-  Index inner = outside ? extent(outside - 1) : Index(1), blocks = kb.param(Params::blocks), size = kb.param(Params::blockSize);
+  Index inner = outside ? extent(outside - 1) : Index(1), blocks = kb.param(Params::blocks),
+        size = kb.param(Params::blockSize);
   Index whole = plan.rank && !plan.vectorReduces() ? extent(plan.vector) : Index(1);
   auto item = [&](Index block) {
     if (plan.transpose)
@@ -134,13 +137,14 @@ void Emitter::compute(uint32_t n) {
   }
 }
 
-// The nodes of a level that are to be computed as soon as it is entered. Outside of rows that is everything but what waits
-// for reduced values; inside a phase what it needs; between them, startPhase() does it.
+// The nodes of a level that are to be computed as soon as it is entered. Outside of rows that is everything but what
+// waits for reduced values; inside a phase what it needs; between them, startPhase() does it.
 void Emitter::emitLevel(int level) {
   for (uint32_t n = 0; n < plan.body.nodes.size(); ++n) {
     if (levelOf[n] != level || plan.body.nodes[n].op == Op::acc)
       continue;
-    if (insidePhase(n) || !plan.reduces() ? analysis.needed[n] >> state.phase & 1 : !inRow(n) && analysis.phaseOf[n] == 0)
+    if (insidePhase(n) || !plan.reduces() ? analysis.needed[n] >> state.phase & 1
+                                          : !inRow(n) && analysis.phaseOf[n] == 0)
       compute(n);
   }
 }
@@ -148,7 +152,8 @@ void Emitter::emitLevel(int level) {
 void Emitter::startPhase(unsigned phase) {
   state.phase = phase;
   for (uint32_t n = 0; n < plan.body.nodes.size(); ++n)
-    if (!insidePhase(n) && plan.body.nodes[n].op != Op::acc && analysis.needed[n] >> phase & 1 && state.values[n].empty())
+    if (!insidePhase(n) && plan.body.nodes[n].op != Op::acc && analysis.needed[n] >> phase & 1 &&
+        state.values[n].empty())
       compute(n);
 }
 
@@ -224,8 +229,12 @@ namespace {
 class LoopFamily : public KernelFamily {
 public:
   llvm::StringRef name() const override { return "loop"; }
-  llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target) const override { return loops::bind(site, target); }
-  llvm::Error emit(const KernelDescription &kernel, const Target &, KernelBuilder &kb) const override { return loops::emit(kernel, kb); }
+  llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target) const override {
+    return loops::bind(site, target);
+  }
+  llvm::Error emit(const KernelDescription &kernel, const Target &, KernelBuilder &kb) const override {
+    return loops::emit(kernel, kb);
+  }
 };
 } // namespace
 

@@ -1,5 +1,5 @@
-// Emission of a plan. Nodes that do not depend on the vector level are scalars, computed once where the loops they depend
-// on begin; the others are computed for `unroll` vectors of `lanes` at a time.
+// Emission of a plan. Nodes that do not depend on the vector level are scalars, computed once where the loops they
+// depend on begin; the others are computed for `unroll` vectors of `lanes` at a time.
 #pragma once
 #include "Loop.h"
 #include "Num.h"
@@ -15,8 +15,8 @@ private:
   using Value = mlir::Value;
   using Values = KernelBuilder::Values;
 
-  // Where code is being emitted: iteration variables, address of each view in elements, place in the row of reduced levels,
-  // values of nodes so far.
+  // Where code is being emitted: iteration variables, address of each view in elements, place in the row of reduced
+  // levels, values of nodes so far.
   struct State {
     llvm::SmallVector<Index> iters, offsets;
     Index place = 0;
@@ -33,7 +33,9 @@ private:
   void mapRow(Index low, Index high);
   void enter(unsigned level, Index at);
   void enterVector(Index at, int64_t lanes, int64_t unroll, llvm::ArrayRef<Index> shifts = {});
-  Index vectorAt(int64_t u) const { return state.shifts.empty() ? Index(u * std::max<int64_t>(state.lanes, 1)) : state.shifts[u]; }
+  Index vectorAt(int64_t u) const {
+    return state.shifts.empty() ? Index(u * std::max<int64_t>(state.lanes, 1)) : state.shifts[u];
+  }
   void emitLevel(int level);
   void startPhase(unsigned phase);
   void compute(uint32_t node);
@@ -69,8 +71,12 @@ private:
   std::pair<Index, Index> bounds(unsigned level);
   Value withoutLevel(uint32_t node, unsigned level);
   bool splitsSums() const;
-  DType slotType(const Slot &slot, unsigned part = 0) const { return plan.body.nodes[plan.body.results[slot.first + part]].type; }
-  int64_t copies(const Slot &slot, int64_t unroll, bool spreadAll) const { return spreadAll || slotWide[slot.first] ? unroll : 1; }
+  DType slotType(const Slot &slot, unsigned part = 0) const {
+    return plan.body.nodes[plan.body.results[slot.first + part]].type;
+  }
+  int64_t copies(const Slot &slot, int64_t unroll, bool spreadAll) const {
+    return spreadAll || slotWide[slot.first] ? unroll : 1;
+  }
 
   // LoopAccess.cpp
   Value evaluate(uint32_t node, int64_t u);
@@ -89,7 +95,8 @@ private:
 
   // LoopTranspose.cpp
   void tileRow(Index block);
-  void transposeTile(unsigned view, Index column, Index row, Index columns, Index rows, llvm::function_ref<void(Index, Index, Value)> put);
+  void transposeTile(unsigned view, Index column, Index row, Index columns, Index rows,
+                     llvm::function_ref<void(Index, Index, Value)> put);
   llvm::SmallVector<Value> transposed(llvm::SmallVector<Value> rows);
   bool isColumn(unsigned view) const;
 
@@ -103,15 +110,16 @@ private:
   }
   bool isWide(uint32_t node) const { return wide[node]; }
 
-  static constexpr int64_t tileVectors = 4; // of a reduction with a parallel vector level; accumulators of the other kind
+  static constexpr int64_t tileVectors =
+      4; // of a reduction with a parallel vector level; accumulators of the other kind
   const Plan &plan;
   KernelBuilder &kb;
   Params params;
   Analysis analysis;
-  int64_t lanes = 1;               // of the main loops
-  std::vector<int> levelOf;        // of nodes; -1: before all loops
-  std::vector<bool> wide;          // nodes that differ between lanes
-  std::vector<bool> slotWide;      // the same of what is combined, by result
+  int64_t lanes = 1;          // of the main loops
+  std::vector<int> levelOf;   // of nodes; -1: before all loops
+  std::vector<bool> wide;     // nodes that differ between lanes
+  std::vector<bool> slotWide; // the same of what is combined, by result
   std::vector<Slot> active;
   bool inTile = false, mapping = false;
   Index batchRow = 0;              // number of the row in its batch

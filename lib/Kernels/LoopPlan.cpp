@@ -1,5 +1,5 @@
-// Plans as kernel descriptions, and what both sides, binding and emission, have to know alike: the order of parameters and
-// what a node depends on.
+// Plans as kernel descriptions, and what both sides, binding and emission, have to know alike: the order of parameters
+// and what a node depends on.
 #include "Loop.h"
 #include "llvm/ADT/bit.h"
 
@@ -17,7 +17,8 @@ unsigned Plan::combined() const {
 bool Plan::indexed(unsigned view) const {
   if (view < outputs)
     return false;
-  return llvm::any_of(body.nodes, [&](const ExprNode &node) { return node.op == Op::load_at && node.imm + outputs == view; });
+  return llvm::any_of(body.nodes,
+                      [&](const ExprNode &node) { return node.op == Op::load_at && node.imm + outputs == view; });
 }
 
 bool Plan::maps() const {
@@ -41,7 +42,11 @@ KernelDescription Plan::describe() const {
       k.config["source" + std::to_string(v)] = sources[v];
   }
   k.body = body.str();
-  k.config.insert({{"outputs", outputs}, {"rank", rank}, {"parallel", parallel}, {"vector", vector}, {"params", Params(*this).total}});
+  k.config.insert({{"outputs", outputs},
+                   {"rank", rank},
+                   {"parallel", parallel},
+                   {"vector", vector},
+                   {"params", Params(*this).total}});
   for (unsigned i = 0; i < window.size(); ++i)
     k.config["window" + std::to_string(i)] = window[i];
   for (unsigned i = 0; i < clips.size(); ++i)
@@ -142,15 +147,18 @@ std::optional<int64_t> coefficient(const Expr &body, const std::vector<uint32_t>
     return std::nullopt;
   const ExprNode &x = body.nodes[node.args[0]], &y = body.nodes[node.args[1]];
   switch (BinaryKind(node.imm)) {
-  case BinaryKind::add: return *a + *b;
-  case BinaryKind::sub: return *a - *b;
+  case BinaryKind::add:
+    return *a + *b;
+  case BinaryKind::sub:
+    return *a - *b;
   case BinaryKind::mul:
     if (y.op == Op::constant)
       return *a * int64_t(y.bits);
     if (x.op == Op::constant)
       return *b * int64_t(x.bits);
     return std::nullopt;
-  default: return std::nullopt;
+  default:
+    return std::nullopt;
   }
 }
 
@@ -161,7 +169,8 @@ static bool costly(const Expr &body, uint32_t n, std::vector<int> &known) {
   const ExprNode &node = body.nodes[n];
   if (known[n] < 0) {
     bool heavy = node.op == Op::cast || node.op == Op::load_at ||
-                 (node.op == Op::unary && isFloat(node.type) && UnaryKind(node.imm) != UnaryKind::abs && UnaryKind(node.imm) != UnaryKind::neg);
+                 (node.op == Op::unary && isFloat(node.type) && UnaryKind(node.imm) != UnaryKind::abs &&
+                  UnaryKind(node.imm) != UnaryKind::neg);
     for (uint32_t arg : node.args)
       heavy = heavy || costly(body, arg, known);
     known[n] = heavy;
@@ -184,8 +193,8 @@ Analysis::Analysis(const Plan &plan) {
     slots.push_back({kind, first, isArg(kind) ? 2u : 1u, 0});
     first += slots.back().width;
   }
-  // Phases follow from which reduced values a node sees. Nodes come after their arguments, but acc may come before what it
-  // stands for: repeat until nothing moves (at most once a slot).
+  // Phases follow from which reduced values a node sees. Nodes come after their arguments, but acc may come before what
+  // it stands for: repeat until nothing moves (at most once a slot).
   phaseOf.assign(count, 0);
   for (bool moved = true; moved;) {
     moved = false;
@@ -221,7 +230,8 @@ Analysis::Analysis(const Plan &plan) {
         for (unsigned part = 0; part < slot.width; ++part)
           roots.push_back(body.results[slot.first + part]);
     if (phase == phases)
-      roots.insert(roots.end(), body.results.begin() + plan.combined(), body.results.begin() + plan.combined() + plan.outputs);
+      roots.insert(roots.end(), body.results.begin() + plan.combined(),
+                   body.results.begin() + plan.combined() + plan.outputs);
     while (!roots.empty()) {
       uint32_t n = roots.back();
       roots.pop_back();

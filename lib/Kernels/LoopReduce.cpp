@@ -1,5 +1,6 @@
-// Reductions: accumulators, their loops, and the combination of lanes, phase by phase. The order of operations depends on
-// the plan and the extents alone. Long sums of f32 are cut into runs whose totals are added, so that the error grows slowly.
+// Reductions: accumulators, their loops, and the combination of lanes, phase by phase. The order of operations depends
+// on the plan and the extents alone. Long sums of f32 are cut into runs whose totals are added, so that the error grows
+// slowly.
 //
 // Accumulators are listed result by result, a copy a vector where it differs between lanes (or always, along the vector
 // level: `spreadAll`).
@@ -18,7 +19,8 @@ static constexpr int64_t runLength = 128;
 
 static Value identity(KernelBuilder &kb, Combine kind, DType type, bool isIndex, int64_t lanes) {
   ExprNode node{Op::constant, type, 0, 0, {}};
-  bool lowest = kind == Combine::max || kind == Combine::max_number || kind == Combine::argmax || kind == Combine::argmax_last;
+  bool lowest =
+      kind == Combine::max || kind == Combine::max_number || kind == Combine::argmax || kind == Combine::argmax_last;
   if (isIndex) { // first: any index is better; last: any is
     bool last = kind == Combine::argmax_last || kind == Combine::argmin_last;
     node.bits = constantBits(type, last ? int64_t(-1) : INT64_MAX);
@@ -53,23 +55,34 @@ Emitter::Values Emitter::identities(int64_t n, int64_t unroll, bool spreadAll) {
   for (const Slot &slot : active)
     for (unsigned part = 0; part < slot.width; ++part)
       for (int64_t u = 0; u < copies(slot, unroll, spreadAll); ++u)
-        all.push_back(identity(kb, slot.kind, slotType(slot, part), part == 1, spreadAll || slotWide[slot.first] ? n : 0));
+        all.push_back(
+            identity(kb, slot.kind, slotType(slot, part), part == 1, spreadAll || slotWide[slot.first] ? n : 0));
   return all;
 }
 
 bool Emitter::splitsSums() const {
-  return llvm::all_of(active, [&](const Slot &slot) { return slot.kind == Combine::sum && slotType(slot) == DType::f32; });
+  return llvm::all_of(active,
+                      [&](const Slot &slot) { return slot.kind == Combine::sum && slotType(slot) == DType::f32; });
 }
 
 /// acc := acc combined with value; two of each for argmax and argmin.
 void Emitter::combineSlot(const Slot &slot, Value *acc, const Value *value) {
   DType type = slotType(slot);
   switch (slot.kind) {
-  case Combine::sum: acc[0] = emitCombine(kb, BinaryKind::add, type, acc[0], value[0]); return;
-  case Combine::prod: acc[0] = emitCombine(kb, BinaryKind::mul, type, acc[0], value[0]); return;
-  case Combine::max: acc[0] = emitCombine(kb, BinaryKind::max, type, acc[0], value[0]); return;
-  case Combine::min: acc[0] = emitCombine(kb, BinaryKind::min, type, acc[0], value[0]); return;
-  case Combine::max_number: case Combine::min_number: {
+  case Combine::sum:
+    acc[0] = emitCombine(kb, BinaryKind::add, type, acc[0], value[0]);
+    return;
+  case Combine::prod:
+    acc[0] = emitCombine(kb, BinaryKind::mul, type, acc[0], value[0]);
+    return;
+  case Combine::max:
+    acc[0] = emitCombine(kb, BinaryKind::max, type, acc[0], value[0]);
+    return;
+  case Combine::min:
+    acc[0] = emitCombine(kb, BinaryKind::min, type, acc[0], value[0]);
+    return;
+  case Combine::max_number:
+  case Combine::min_number: {
     bool isMax = slot.kind == Combine::max_number;
     if (type != DType::f32 && type != DType::f64) {
       acc[0] = emitCombine(kb, isMax ? BinaryKind::max : BinaryKind::min, type, acc[0], value[0]);
@@ -79,7 +92,8 @@ void Emitter::combineSlot(const Slot &slot, Value *acc, const Value *value) {
     acc[0] = (isMax ? larger(x, y) : smaller(x, y)).v;
     return;
   }
-  default: break;
+  default:
+    break;
   }
   bool isMax = slot.kind == Combine::argmax || slot.kind == Combine::argmax_last;
   bool last = slot.kind == Combine::argmax_last || slot.kind == Combine::argmin_last;
@@ -311,7 +325,8 @@ Emitter::Values Emitter::vectorLevel(Values accs) {
     if (splitsSums()) {
       const int64_t run = lanes * vectors * runLength;
       wideAccs = kb.loop(0, big, run, wideAccs, [&](Index start, ValueRange total) {
-        Values sums = kb.loop(start, kb.min(kb.add(start, run), big), lanes * vectors, identities(lanes, vectors, true), several);
+        Values sums =
+            kb.loop(start, kb.min(kb.add(start, run), big), lanes * vectors, identities(lanes, vectors, true), several);
         return combine(Values(total), sums, vectors, true);
       });
     } else {
@@ -321,8 +336,8 @@ Emitter::Values Emitter::vectorLevel(Values accs) {
     for (size_t r = 0; r < results; ++r)
       first.push_back(wideAccs[r * vectors]);
     first = kb.loop(big, small, lanes, first, [&](Index i, ValueRange in) { return part(i, lanes, 1, in); });
-    // The rest of a row as its last vector, whose lanes that were there before count for nothing. A row shorter than a vector
-    // goes to the scalar accumulators.
+    // The rest of a row as its last vector, whose lanes that were there before count for nothing. A row shorter than a
+    // vector goes to the scalar accumulators.
     Index last = kb.sub(n, lanes);
     Value isLong = kb.less(-1, last);
     done = kb.select(isLong, n, small);
@@ -334,7 +349,8 @@ Emitter::Values Emitter::vectorLevel(Values accs) {
         std::iota(number.begin(), number.end(), 0);
         auto type = VectorType::get({lanes}, kb.b.getI32Type());
         Value seen = arith::IndexCastOp::create(kb.b, kb.loc, kb.b.getI32Type(), kb.ssa(kb.sub(small, last)));
-        Value numbers = arith::ConstantOp::create(kb.b, kb.loc, DenseElementsAttr::get(type, ArrayRef<int32_t>(number)));
+        Value numbers =
+            arith::ConstantOp::create(kb.b, kb.loc, DenseElementsAttr::get(type, ArrayRef<int32_t>(number)));
         Num isNew = Num(kb, numbers) >= Num(kb, kb.splat(seen, lanes));
         Values values = pointValues(true), none = identities(lanes, 1, true);
         for (auto [v, id] : llvm::zip(values, none))
@@ -381,12 +397,16 @@ Emitter::Values Emitter::finish(Values accs) {
       for (int64_t half = lanes / 2; half >= 1; half /= 2) {
         auto piece = [&](int64_t from) {
           return each([&](unsigned part) -> Value {
-            return vector::ExtractStridedSliceOp::create(kb.b, kb.loc, v[part], ArrayRef<int64_t>{from}, ArrayRef<int64_t>{half}, ArrayRef<int64_t>{1});
+            return vector::ExtractStridedSliceOp::create(kb.b, kb.loc, v[part], ArrayRef<int64_t>{from},
+                                                         ArrayRef<int64_t>{half}, ArrayRef<int64_t>{1});
           });
         };
         v = merge(piece(0), piece(half));
       }
-      total = merge(each([&](unsigned part) -> Value { return vector::ExtractOp::create(kb.b, kb.loc, v[part], ArrayRef<int64_t>{0}); }), total);
+      total = merge(each([&](unsigned part) -> Value {
+                      return vector::ExtractOp::create(kb.b, kb.loc, v[part], ArrayRef<int64_t>{0});
+                    }),
+                    total);
     }
     scalars.append(total.begin(), total.begin() + slot.width);
     at += slot.width;
@@ -454,7 +474,8 @@ void Emitter::reduceInnerRow() {
 /// Reduced values of the rows of a batch.
 Buffer Emitter::batchAccs(const Slot &slot, unsigned part) {
   Index kept = kb.mul(kb.div(kb.add(kb.mul(keptPoints(), int64_t(8 * analysis.cached)), 63), 64), 64);
-  return kb.scratch(kb.add(kept, int64_t(slot.first + part) * largestBatch * 8), slotType(slot, part), {int64_t(1) << 40});
+  return kb.scratch(kb.add(kept, int64_t(slot.first + part) * largestBatch * 8), slotType(slot, part),
+                    {int64_t(1) << 40});
 }
 
 /// Phase by phase over some rows: in each, no row waits for another.

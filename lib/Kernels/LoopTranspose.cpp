@@ -1,6 +1,6 @@
 // Transpositions: tiles of at most 64 x 64 elements, whose reads and writes both run along whole cache lines. A tile is
-// transposed in registers, square by square: unpacking inside 128-bit parts, then exchanging those parts. A copy stores the
-// squares at once; other bodies read them from scratch, row by row.
+// transposed in registers, square by square: unpacking inside 128-bit parts, then exchanging those parts. A copy stores
+// the squares at once; other bodies read them from scratch, row by row.
 #include "LoopEmit.h"
 
 using namespace mlir;
@@ -11,8 +11,8 @@ using Op = ExprNode::Op;
 
 /// The view's unit step is the tile's column level, not the row level that outputs run along.
 bool Emitter::isColumn(unsigned view) const {
-  return plan.transpose && view >= plan.outputs && !plan.indexed(view) && plan.steps[view][plan.parallel - 2] == Step::unit &&
-         plan.steps[view][plan.parallel - 1] == Step::strided;
+  return plan.transpose && view >= plan.outputs && !plan.indexed(view) &&
+         plan.steps[view][plan.parallel - 2] == Step::unit && plan.steps[view][plan.parallel - 1] == Step::strided;
 }
 
 /// n vectors of n elements: vector i of the result holds element i of each.
@@ -112,9 +112,10 @@ void Emitter::tileRow(Index block) {
       continue;
     Buffer tile = kb.scratch(int64_t(moved.size()) * tileSide * tileSide * 8, plan.types[v], {tileSide * tileSide});
     Buffer raw{tile.memref, memoryType(kb.b.getContext(), plan.types[v])};
-    transposeTile(v, firstColumn, firstRow, columns, rows, [&, first = firstColumn, start = firstRow](Index c, Index r, Value x) {
-      kb.storeVector(x, raw, {kb.add(kb.mul(kb.sub(c, first), tileSide), kb.sub(r, start))});
-    });
+    transposeTile(v, firstColumn, firstRow, columns, rows,
+                  [&, first = firstColumn, start = firstRow](Index c, Index r, Value x) {
+                    kb.storeVector(x, raw, {kb.add(kb.mul(kb.sub(c, first), tileSide), kb.sub(r, start))});
+                  });
     moved.push_back(v);
     outside[v] = views[v];
     views[v] = tile;

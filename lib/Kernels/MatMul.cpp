@@ -1,13 +1,14 @@
 // out[b..., m, n] = body(sum over k of a[b..., m, k] * b[b..., k, n])
 //
-// Every extent and stride is a parameter, so layers that differ in M, N (mod the tile's width) and K share a kernel. A is
-// read where it lies. B is one of
+// Every extent and stride is a parameter, so layers that differ in M, N (mod the tile's width) and K share a kernel. A
+// is read where it lies. B is one of
 //   packed    [chunks][panels][K / chunks][16]: constant weights, zero beyond N
 //   in place  any row stride, columns contiguous: few rows of A use it
-//   copied    any strides: each tile's columns are packed into scratch first, transposed in registers if K is contiguous
-// A unit of work is a block of rows and a range of column tiles of one batch entry; inside it, each column tile passes all
-// rows, whose register tiles differ by one row at most. K is never cut, so A's rows of a block and one panel of B must
-// stay in L2: rows are about 256 KiB of A, at least 64.
+//   copied    any strides: each tile's columns are packed into scratch first, transposed in registers if K is
+//   contiguous
+// A unit of work is a block of rows and a range of column tiles of one batch entry; inside it, each column tile passes
+// all rows, whose register tiles differ by one row at most. K is never cut, so A's rows of a block and one panel of B
+// must stay in L2: rows are about 256 KiB of A, at least 64.
 #include "MatMul.h"
 #include "Families.h"
 
@@ -22,14 +23,14 @@ enum BForm { bPacked = 0, bInPlace = 1, bCopied = 2, bTransposed = 3 };
 template <class T> struct Params {
   int64_t batchRank = 0;
   size_t views = 0;
-  T rows = 0, depth = 0, chunks = 1, tiles = 0;    // M, K of a chunk, chunks, column tiles with the ragged one
+  T rows = 0, depth = 0, chunks = 1, tiles = 0; // M, K of a chunk, chunks, column tiles with the ragged one
   T rowBlock = 0, rowBlocks = 1, tileBlock = 0, tileBlocks = 1;
-  T chunkStride = 0, panelStride = 0;              // packed B
-  T bRow = 0, bColumn = 0;                         // B as a view
+  T chunkStride = 0, panelStride = 0; // packed B
+  T bRow = 0, bColumn = 0;            // B as a view
   T aRow = 0, aDepth = 0, outColumn = 0;
-  std::vector<T> row, column;                      // of out, then of each extra
-  std::vector<T> extent;                           // batch
-  std::vector<std::vector<T>> batch;               // strides: [view][batch dim]; out, a, b, extras
+  std::vector<T> row, column;        // of out, then of each extra
+  std::vector<T> extent;             // batch
+  std::vector<std::vector<T>> batch; // strides: [view][batch dim]; out, a, b, extras
 
   void resize(int64_t rank, size_t viewCount) {
     batchRank = rank;
@@ -40,8 +41,8 @@ template <class T> struct Params {
     batch.assign(views, std::vector<T>(rank, T(0)));
   }
   template <class F> void each(F f) {
-    for (T *x : {&rows, &depth, &chunks, &tiles, &rowBlock, &rowBlocks, &tileBlock, &tileBlocks, &chunkStride, &panelStride, &bRow,
-                 &bColumn, &aRow, &aDepth})
+    for (T *x : {&rows, &depth, &chunks, &tiles, &rowBlock, &rowBlocks, &tileBlock, &tileBlocks, &chunkStride,
+                 &panelStride, &bRow, &bColumn, &aRow, &aDepth})
       f(*x);
     for (auto *list : {&row, &column, &extent})
       for (T &x : *list)
@@ -153,7 +154,9 @@ llvm::Expected<BoundLaunch> bindMatMul(MatMulProblem p, const LaunchSite &site, 
   if (!p.packed) {
     q.bRow = at(p.b, 2, true);
     q.bColumn = at(p.b, 1, true);
-    form = (q.bColumn == 1 || n == 1) && m <= 4 * tile.rows ? bInPlace : q.bRow == 1 && q.bColumn != 1 && k >= tile.lanes ? bTransposed : bCopied;
+    form = (q.bColumn == 1 || n == 1) && m <= 4 * tile.rows   ? bInPlace
+           : q.bRow == 1 && q.bColumn != 1 && k >= tile.lanes ? bTransposed
+                                                              : bCopied;
   }
   for (size_t v = 0, i = 0; v < views.size(); ++v)
     if (v != 1 && v != 2) {
@@ -242,7 +245,8 @@ private:
       b = kb.view(2, {q.depth, 1}, {q.bRow, q.bColumn}, offset[2]);
     auto operand = [&](size_t i, unsigned view) {
       int64_t column = get(("x" + std::to_string(i)).c_str());
-      return Epilogue::Operand{kb.view(view, {q.rows, 1}, {q.row[i], strideOf(column, q.column[i])}, offset[view]), column};
+      return Epilogue::Operand{kb.view(view, {q.rows, 1}, {q.row[i], strideOf(column, q.column[i])}, offset[view]),
+                               column};
     };
     epilogue.out = operand(0, 0);
     epilogue.extras.clear();
@@ -312,12 +316,17 @@ private:
     KernelBuilder::Values acc(count * vectors, arithmetic.zero(tile.lanes));
     return kb.loop(0, q.chunks, 1, acc, [&](Index c, ValueRange in) {
       Index base = kb.mul(c, q.depth);
-      auto loadA = [&](int64_t r, Index k) { return arithmetic.widen(kb.load(a, {at[r], kb.add(base, k)}), kernel.types[1]); };
+      auto loadA = [&](int64_t r, Index k) {
+        return arithmetic.widen(kb.load(a, {at[r], kb.add(base, k)}), kernel.types[1]);
+      };
       auto loadB = [&](int64_t j, Index k) {
         if (form == bPacked)
-          return arithmetic.widen(kb.loadVector(b, {c, place[j].first, k, place[j].second}, tile.lanes), kernel.types[2]);
+          return arithmetic.widen(kb.loadVector(b, {c, place[j].first, k, place[j].second}, tile.lanes),
+                                  kernel.types[2]);
         if (form == bInPlace)
-          return arithmetic.widen(kb.loadMasked(b, {k, kb.add(column0, j * tile.lanes)}, tile.lanes, active - j * tile.lanes), kernel.types[2]);
+          return arithmetic.widen(
+              kb.loadMasked(b, {k, kb.add(column0, j * tile.lanes)}, tile.lanes, active - j * tile.lanes),
+              kernel.types[2]);
         return kb.loadVector(panel, {k, j * tile.lanes}, tile.lanes);
       };
       return multiplyLoop(arithmetic, 0, q.depth, count, vectors, in, loadA, loadB);
@@ -327,7 +336,8 @@ private:
   void copyPanel(Index column0, int64_t vectors, int64_t active) {
     kb.loop(0, q.depth, 1, [&](Index k) {
       for (int64_t j = 0; j < vectors; ++j) {
-        Value v = loadLanes(kb, b, {k, kb.add(column0, j * tile.lanes)}, get("bColumn"), tile.lanes, active - j * tile.lanes);
+        Value v =
+            loadLanes(kb, b, {k, kb.add(column0, j * tile.lanes)}, get("bColumn"), tile.lanes, active - j * tile.lanes);
         kb.storeVector(arithmetic.widen(v, kernel.types[2]), panel, {k, j * tile.lanes});
       }
     });

@@ -8,9 +8,9 @@ namespace mrcc {
 /// [chunks][panels][chunk][16], or a view with strides.
 struct MatMulProblem {
   View out, a, b;
-  std::vector<View> extras;  // of out's rank
+  std::vector<View> extras; // of out's rank
   bool packed = true;
-  int64_t chunks = 1;        // packed: K is cut into this many parts
+  int64_t chunks = 1; // packed: K is cut into this many parts
 };
 
 llvm::Expected<BoundLaunch> bindMatMul(MatMulProblem problem, const LaunchSite &site, const Target &target);

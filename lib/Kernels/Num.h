@@ -1,8 +1,8 @@
 // Arithmetic on kernel values with C++ operators, so that polynomials and bit tricks read like formulas. A Num is a
 // scalar or a vector of any element type; operators follow the element type (integers: signed where it matters).
 #pragma once
-#include "mrcc/Kernels/KernelBuilder.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mrcc/Kernels/KernelBuilder.h"
 
 namespace mrcc {
 
@@ -27,7 +27,8 @@ struct Num {
   Num real(double value) const { return constant(kb->b.getFloatAttr(element(), value)); }
   Num integer(int64_t value) const { return integer(element(), value); }
   Num integer(mlir::Type element, int64_t value) const {
-    return constant(kb->b.getIntegerAttr(element, llvm::APInt(element.getIntOrFloatBitWidth(), uint64_t(value), false, true)));
+    return constant(
+        kb->b.getIntegerAttr(element, llvm::APInt(element.getIntOrFloatBitWidth(), uint64_t(value), false, true)));
   }
   Num constant(mlir::TypedAttr attr) const {
     if (lanes())
@@ -40,7 +41,9 @@ struct Num {
   }
   /// The same bits as an integer, or as a float of this width.
   Num bits() const { return as(kb->b.getIntegerType(element().getIntOrFloatBitWidth())); }
-  Num asFloat() const { return as(element().getIntOrFloatBitWidth() == 64 ? mlir::Type(kb->b.getF64Type()) : kb->b.getF32Type()); }
+  Num asFloat() const {
+    return as(element().getIntOrFloatBitWidth() == 64 ? mlir::Type(kb->b.getF64Type()) : kb->b.getF32Type());
+  }
   Num as(mlir::Type element) const { return op<mlir::arith::BitcastOp>(typeOf(element), v); }
 };
 
@@ -64,12 +67,24 @@ inline Num operator>>(Num x, int64_t n) { return x.op<mlir::arith::ShRUIOp>(x.v,
 inline Num compare(Num x, Num y, mlir::arith::CmpFPredicate f, mlir::arith::CmpIPredicate i) {
   return x.isFloat() ? x.op<mlir::arith::CmpFOp>(f, x.v, y.v) : x.op<mlir::arith::CmpIOp>(i, x.v, y.v);
 }
-inline Num operator<(Num x, Num y) { return compare(x, y, mlir::arith::CmpFPredicate::OLT, mlir::arith::CmpIPredicate::slt); }
-inline Num operator>(Num x, Num y) { return compare(x, y, mlir::arith::CmpFPredicate::OGT, mlir::arith::CmpIPredicate::sgt); }
-inline Num operator<=(Num x, Num y) { return compare(x, y, mlir::arith::CmpFPredicate::OLE, mlir::arith::CmpIPredicate::sle); }
-inline Num operator>=(Num x, Num y) { return compare(x, y, mlir::arith::CmpFPredicate::OGE, mlir::arith::CmpIPredicate::sge); }
-inline Num operator==(Num x, Num y) { return compare(x, y, mlir::arith::CmpFPredicate::OEQ, mlir::arith::CmpIPredicate::eq); }
-inline Num operator!=(Num x, Num y) { return compare(x, y, mlir::arith::CmpFPredicate::UNE, mlir::arith::CmpIPredicate::ne); }
+inline Num operator<(Num x, Num y) {
+  return compare(x, y, mlir::arith::CmpFPredicate::OLT, mlir::arith::CmpIPredicate::slt);
+}
+inline Num operator>(Num x, Num y) {
+  return compare(x, y, mlir::arith::CmpFPredicate::OGT, mlir::arith::CmpIPredicate::sgt);
+}
+inline Num operator<=(Num x, Num y) {
+  return compare(x, y, mlir::arith::CmpFPredicate::OLE, mlir::arith::CmpIPredicate::sle);
+}
+inline Num operator>=(Num x, Num y) {
+  return compare(x, y, mlir::arith::CmpFPredicate::OGE, mlir::arith::CmpIPredicate::sge);
+}
+inline Num operator==(Num x, Num y) {
+  return compare(x, y, mlir::arith::CmpFPredicate::OEQ, mlir::arith::CmpIPredicate::eq);
+}
+inline Num operator!=(Num x, Num y) {
+  return compare(x, y, mlir::arith::CmpFPredicate::UNE, mlir::arith::CmpIPredicate::ne);
+}
 
 inline Num select(Num condition, Num x, Num y) { return x.op<mlir::arith::SelectOp>(condition.v, x.v, y.v); }
 inline Num fma(Num x, Num y, Num z) { return {*x.kb, x.kb->fma(x.v, y.v, z.v)}; }

@@ -1,8 +1,8 @@
 // The parts of KernelBuilder that depend on the target's instructions: what has none becomes integer or float
-// arithmetic, so that no kernel ever calls a library. Conversions between f16, bf16 and f32 follow IEEE 754, rounding to
-// nearest even; NaN stays NaN.
-#include "mrcc/Kernels/KernelBuilder.h"
+// arithmetic, so that no kernel ever calls a library. Conversions between f16, bf16 and f32 follow IEEE 754, rounding
+// to nearest even; NaN stays NaN.
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mrcc/Kernels/KernelBuilder.h"
 
 using namespace mlir;
 
@@ -52,8 +52,8 @@ Value KernelBuilder::fma(Value x, Value y, Value z) {
 Value KernelBuilder::roundEven(Value x) {
   if (target.has("sse4.1") || target.has("neon"))
     return math::RoundEvenOp::create(b, loc, x);
-  // |x| + 2^m - 2^m rounds to an integer where |x| < 2^m (m: bits of the significand); beyond, x is one. The sign is put
-  // back, so that -0.3 becomes -0.
+  // |x| + 2^m - 2^m rounds to an integer where |x| < 2^m (m: bits of the significand); beyond, x is one. The sign is
+  // put back, so that -0.3 becomes -0.
   Bits w{*this, x.getType()};
   Type element = getElementTypeOrSelf(x.getType());
   Value big = w.real(element, element.isF64() ? 0x1p52 : 0x1p23);
@@ -99,8 +99,10 @@ Value KernelBuilder::fromF32(Value x, Type to) {
   if (to.isF32())
     return x;
   if (to.isF16())
-    return target.has("f16c") || target.has("neon") ? arith::TruncFOp::create(b, loc, w.of(to), x).getResult() : f32ToHalf(x);
-  // bf16: add half of the last place, less one where the last kept bit is even, and cut. NaN keeps its sign and is quiet.
+    return target.has("f16c") || target.has("neon") ? arith::TruncFOp::create(b, loc, w.of(to), x).getResult()
+                                                    : f32ToHalf(x);
+  // bf16: add half of the last place, less one where the last kept bit is even, and cut. NaN keeps its sign and is
+  // quiet.
   Value bits = w.as(x, b.getI32Type());
   Value even = w.conj(w.right(bits, 16), w.i32(1));
   Value rounded = w.plus(bits, w.plus(even, w.i32(0x7fff)));
@@ -122,8 +124,8 @@ Value KernelBuilder::halfToF32(Value x) {
   return w.as(w.disj(result, sign), b.getF32Type());
 }
 
-// Normal results: round in the integer domain. Subnormal ones: adding 0.5 lets the float adder round at 2^-24, f16's last
-// place. At 65520 and above the result is infinity.
+// Normal results: round in the integer domain. Subnormal ones: adding 0.5 lets the float adder round at 2^-24, f16's
+// last place. At 65520 and above the result is infinity.
 Value KernelBuilder::f32ToHalf(Value x) {
   Bits w{*this, x.getType()};
   Value bits = w.as(x, b.getI32Type());

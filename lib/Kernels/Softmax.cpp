@@ -14,12 +14,16 @@ class SoftmaxFamily : public KernelFamily {
 public:
   llvm::StringRef name() const override { return "softmax"; }
   llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target) const override;
-  llvm::Error emit(const KernelDescription &kernel, const Target &, KernelBuilder &kb) const override { return loops::emit(kernel, kb); }
+  llvm::Error emit(const KernelDescription &kernel, const Target &, KernelBuilder &kb) const override {
+    return loops::emit(kernel, kb);
+  }
 };
 } // namespace
 
 llvm::Expected<BoundLaunch> SoftmaxFamily::bind(const LaunchSite &site, const Target &target) const {
-  auto fail = [](const llvm::Twine &message) { return llvm::createStringError(llvm::inconvertibleErrorCode(), "softmax: " + message); };
+  auto fail = [](const llvm::Twine &message) {
+    return llvm::createStringError(llvm::inconvertibleErrorCode(), "softmax: " + message);
+  };
   const int64_t axis = site.get("axis"), rank = site.output().dims.size();
   const DType out = site.output().type, wide = out == DType::f64 ? DType::f64 : DType::f32;
   if (!isFloat(out) || bitWidth(out) < 16)
@@ -32,7 +36,8 @@ llvm::Expected<BoundLaunch> SoftmaxFamily::bind(const LaunchSite &site, const Ta
     e.results = {e.load(site.input(0).type, 0)};
   if (e.results.size() != 1)
     return fail("the prologue has " + llvm::Twine(e.results.size()) + " results");
-  uint32_t x = e.cast(wide, e.results[0]), shifted = e.binary(BinaryKind::sub, x, e.acc(wide, 0)), power = e.unary(UnaryKind::exp, shifted);
+  uint32_t x = e.cast(wide, e.results[0]), shifted = e.binary(BinaryKind::sub, x, e.acc(wide, 0)),
+           power = e.unary(UnaryKind::exp, shifted);
   uint32_t sum = e.acc(wide, 1), share; // NaN need not survive the maximum: the sum has it
   if (site.get("log"))
     share = e.binary(BinaryKind::sub, shifted, e.unary(UnaryKind::log, sum));

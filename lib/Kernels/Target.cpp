@@ -7,7 +7,8 @@ namespace mrcc {
 const std::vector<Target> &Target::all() {
   static const std::vector<Target> targets = [] {
     const char *linuxX86 = "x86_64-unknown-linux-gnu";
-    const std::vector<std::string> v3 = {"sse4.1", "sse4.2", "popcnt", "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"};
+    const std::vector<std::string> v3 = {"sse4.1", "sse4.2", "popcnt", "avx",   "avx2", "bmi",
+                                         "bmi2",   "f16c",   "fma",    "lzcnt", "movbe"};
     std::vector<std::string> v4 = v3;
     v4.insert(v4.end(), {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"});
     const uint64_t l1 = 32 << 10, l2 = 1 << 20, l3 = 16 << 20;

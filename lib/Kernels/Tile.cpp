@@ -19,16 +19,25 @@ TileShape chooseTile(const Target &target, DType compute, int64_t columns) {
     return columns <= lanes ? TileShape{14, 1, lanes} : TileShape{8, 2, lanes};
   }
   if (target.vectorBits == 256)
-    return thirds && lanes == 8 ? TileShape{4, 3, lanes} : columns <= lanes ? TileShape{8, 1, lanes} : TileShape{6, 2, lanes};
+    return thirds && lanes == 8 ? TileShape{4, 3, lanes}
+           : columns <= lanes   ? TileShape{8, 1, lanes}
+                                : TileShape{6, 2, lanes};
   return target.vectorRegisters >= 32 ? TileShape{6, columns <= 2 * lanes ? 2 : 4, lanes} : TileShape{4, 2, lanes};
 }
 
 DType computeType(DType input) {
   switch (input) {
-  case DType::f16: case DType::bf16: case DType::f32: return DType::f32;
-  case DType::f64: return DType::f64;
-  case DType::i64: case DType::u64: return DType::i64;
-  default: return DType::i32;
+  case DType::f16:
+  case DType::bf16:
+  case DType::f32:
+    return DType::f32;
+  case DType::f64:
+    return DType::f64;
+  case DType::i64:
+  case DType::u64:
+    return DType::i64;
+  default:
+    return DType::i32;
   }
 }
 
@@ -62,8 +71,9 @@ Value Arithmetic::add(Value x, Value y) {
   return arith::AddIOp::create(kb.b, kb.loc, x, y);
 }
 
-KernelBuilder::Values multiplyLoop(Arithmetic &arithmetic, Index lo, Index hi, int64_t rows, int64_t vectors, ValueRange acc,
-                                   llvm::function_ref<Value(int64_t, Index)> a, llvm::function_ref<Value(int64_t, Index)> b) {
+KernelBuilder::Values multiplyLoop(Arithmetic &arithmetic, Index lo, Index hi, int64_t rows, int64_t vectors,
+                                   ValueRange acc, llvm::function_ref<Value(int64_t, Index)> a,
+                                   llvm::function_ref<Value(int64_t, Index)> b) {
   KernelBuilder &kb = arithmetic.kb;
   using Values = KernelBuilder::Values;
   const int64_t set = rows * vectors;
@@ -108,7 +118,8 @@ int64_t strideClass(const View &view) {
   return stride == 0 || stride == 1 ? stride : 2;
 }
 
-Value loadLanes(KernelBuilder &kb, Buffer m, llvm::ArrayRef<Index> at, int64_t strideClass, int64_t lanes, int64_t active) {
+Value loadLanes(KernelBuilder &kb, Buffer m, llvm::ArrayRef<Index> at, int64_t strideClass, int64_t lanes,
+                int64_t active) {
   if (strideClass == 1)
     return kb.loadMasked(m, at, lanes, active);
   if (strideClass == 0)
@@ -151,17 +162,28 @@ void transposeSquare(KernelBuilder &kb, llvm::SmallVectorImpl<Value> &rows) {
   }
 }
 
-Epilogue::Epilogue(KernelBuilder &kb, const KernelDescription &kernel, const Expr &body, DType compute, unsigned immediate)
+Epilogue::Epilogue(KernelBuilder &kb, const KernelDescription &kernel, const Expr &body, DType compute,
+                   unsigned immediate)
     : kb(kb), body(body), compute(compute), outType(kernel.types[0]), immediate(immediate) {}
 
 bool Epilogue::heavy() const {
   int cost = 0;
   for (const ExprNode &node : body.nodes)
     switch (node.op) {
-    case ExprNode::Op::unary: cost += node.imm == uint32_t(UnaryKind::neg) || node.imm == uint32_t(UnaryKind::abs) ? 1 : 6; break;
-    case ExprNode::Op::binary: case ExprNode::Op::select: case ExprNode::Op::cast: case ExprNode::Op::clamp_index: ++cost; break;
-    case ExprNode::Op::load: cost += node.imm >= 2 && extras[node.imm - 2].strideClass == 2 ? 6 : 0; break;
-    default: break;
+    case ExprNode::Op::unary:
+      cost += node.imm == uint32_t(UnaryKind::neg) || node.imm == uint32_t(UnaryKind::abs) ? 1 : 6;
+      break;
+    case ExprNode::Op::binary:
+    case ExprNode::Op::select:
+    case ExprNode::Op::cast:
+    case ExprNode::Op::clamp_index:
+      ++cost;
+      break;
+    case ExprNode::Op::load:
+      cost += node.imm >= 2 && extras[node.imm - 2].strideClass == 2 ? 6 : 0;
+      break;
+    default:
+      break;
     }
   return cost > 4 || out.strideClass == 2;
 }

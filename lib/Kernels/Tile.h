@@ -27,8 +27,8 @@ struct Arithmetic {
   mlir::Value add(mlir::Value x, mlir::Value y);
 };
 
-/// k = lo..hi: acc[r * vectors + j] += a(r, k) * b(j, k), with k split over several sets of accumulators where a tile has
-/// too few of them to hide the latency of an FMA.
+/// k = lo..hi: acc[r * vectors + j] += a(r, k) * b(j, k), with k split over several sets of accumulators where a tile
+/// has too few of them to hide the latency of an FMA.
 KernelBuilder::Values multiplyLoop(Arithmetic &arithmetic, Index lo, Index hi, int64_t rows, int64_t vectors,
                                    mlir::ValueRange acc, llvm::function_ref<mlir::Value(int64_t, Index)> a,
                                    llvm::function_ref<mlir::Value(int64_t, Index)> b);
@@ -38,8 +38,10 @@ int64_t strideClass(const View &view);
 inline Index strideOf(int64_t strideClass, Index runtime) { return strideClass < 2 ? Index(strideClass) : runtime; }
 
 /// Loads and stores a vector along a dimension of the given stride class; `active` lanes are real.
-mlir::Value loadLanes(KernelBuilder &kb, Buffer m, llvm::ArrayRef<Index> at, int64_t strideClass, int64_t lanes, int64_t active);
-void storeLanes(KernelBuilder &kb, mlir::Value v, Buffer m, llvm::ArrayRef<Index> at, int64_t strideClass, int64_t active);
+mlir::Value loadLanes(KernelBuilder &kb, Buffer m, llvm::ArrayRef<Index> at, int64_t strideClass, int64_t lanes,
+                      int64_t active);
+void storeLanes(KernelBuilder &kb, mlir::Value v, Buffer m, llvm::ArrayRef<Index> at, int64_t strideClass,
+                int64_t active);
 
 /// rows[i][j] <- rows[j][i], for as many vectors as lanes (a power of two), in registers.
 void transposeSquare(KernelBuilder &kb, llvm::SmallVectorImpl<mlir::Value> &rows);

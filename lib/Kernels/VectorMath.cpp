@@ -16,16 +16,18 @@ Num widen(Num x) { return x.op<arith::ExtFOp>(x.typeOf(x.kb->b.getF64Type()), x.
 Num narrow(Num x) { return x.op<arith::TruncFOp>(x.typeOf(x.kb->b.getF32Type()), x.v); }
 /// f of f64 for x of either type.
 Num inDouble(Num x, llvm::function_ref<Num(Num)> f) { return isDouble(x) ? f(x) : narrow(f(widen(x))); }
-/// The same for odd functions; f sees |x|. The sign is put back in x's type: LLVM lowers a copysign whose operands differ
-/// in type, as it makes of f64 signs of f16 results, by a library call.
+/// The same for odd functions; f sees |x|. The sign is put back in x's type: LLVM lowers a copysign whose operands
+/// differ in type, as it makes of f64 signs of f16 results, by a library call.
 Num oddInDouble(Num x, llvm::function_ref<Num(Num)> f) { return copysign(inDouble(abs(x), f), x); }
 
 /// 2^n for the integer in the low bits of `shifted` plus `bias` (the type's exponent bias); 0 where n is -bias.
-Num powerOfTwo(Num shifted, int64_t bias, int64_t mantissa) { return ((shifted + shifted.integer(bias)) << mantissa).asFloat(); }
+Num powerOfTwo(Num shifted, int64_t bias, int64_t mantissa) {
+  return ((shifted + shifted.integer(bias)) << mantissa).asFloat();
+}
 } // namespace
 
-// exp(x) = e^r 2^n with n the integer nearest to x / ln 2, at most 127 (1023): the last numbers before infinity have an r up
-// to ln 2. Results below 2^-126 (2^-1022) are 0.
+// exp(x) = e^r 2^n with n the integer nearest to x / ln 2, at most 127 (1023): the last numbers before infinity have an
+// r up to ln 2. Results below 2^-126 (2^-1022) are 0.
 Num exp(Num x) {
   bool wide = isDouble(x);
   const int64_t bias = wide ? 1023 : 127, mantissa = wide ? 52 : 23;
@@ -37,9 +39,10 @@ Num exp(Num x) {
   Num r = wide ? fma(n, x.real(-1.9082149292705877e-10), fma(n, x.real(-0.69314718036912382), x))
                : fma(n, x.real(-1.42860682e-06), fma(n, x.real(-0.693145752), x));
   Num q = wide ? polynomial(r, {0.500000000000001, 0.16666666666666674, 0.041666666666521524, 0.008333333333322172,
-                                0.0013888888947962543, 0.00019841269869986926, 2.4801487165838708e-05, 2.7557242213510691e-06,
-                                2.7632716110097873e-07, 2.5110096304033489e-08}) // 8e-18
-               : polynomial(r, {0.500001609, 0.166666672, 0.0416303389, 0.00835243799, 0.00157846429}); // 2e-8; 1e-7 beyond 0.35
+                                0.0013888888947962543, 0.00019841269869986926, 2.4801487165838708e-05,
+                                2.7557242213510691e-06, 2.7632716110097873e-07, 2.5110096304033489e-08}) // 8e-18
+               : polynomial(r, {0.500001609, 0.166666672, 0.0416303389, 0.00835243799,
+                                0.00157846429}); // 2e-8; 1e-7 beyond 0.35
   return (fma(r * r, q, r) + x.real(1)) * powerOfTwo(shifted.bits(), bias, mantissa);
 }
 
@@ -61,8 +64,9 @@ Num log(Num x) {
   if (wide) {
     // log(1 + f) = f - f^2/2 + s (f^2/2 + R), s = f / (2 + f), R even in s.
     Num s = f / (f + x.real(2)), z = s * s, half = x.real(0.5) * square;
-    Num r = z * polynomial(z, {0.66666666666666663, 0.40000000000004809, 0.28571428569358909, 0.22222222625643279,
-                               0.1818177619915668, 0.15387104844714913, 0.13249168709519246, 0.13264310226477766}); // 3e-20
+    Num r =
+        z * polynomial(z, {0.66666666666666663, 0.40000000000004809, 0.28571428569358909, 0.22222222625643279,
+                           0.1818177619915668, 0.15387104844714913, 0.13249168709519246, 0.13264310226477766}); // 3e-20
     result = e * x.real(0.69314718036912382) - ((half - (s * (half + r) + e * x.real(1.9082149292705877e-10))) - f);
   } else {
     Num q = polynomial(f, {0.333333135, -0.250000089, 0.200021341, -0.166680068, 0.142192245, -0.124051355, 0.118903227,
@@ -89,11 +93,12 @@ Num softplus(Num x) { return larger(x, x.real(0)) + log1p(exp(-abs(x))); }
 Num tanh(Num x) {
   bool wide = isDouble(x);
   Num size = abs(x), z = x * x;
-  Num small = wide ? polynomial(z, {-0.33333333333333331, 0.13333333333333328, -0.053968253968247351, 0.021869488535809053,
-                                    -0.008863235519639549, 0.0035921278456965359, -0.0014558320239887934,
-                                    0.00059000728560809233, -0.00023900862705363579, 9.6409246448080833e-05,
-                                    -3.7802562091627619e-05, 1.3023067289893544e-05, -2.8404249088634579e-06}) // 1e-21
-                   : polynomial(z, {-0.333332926, 0.133315414, -0.0537386239, 0.0206159968, -0.00566477515}); // 8e-9
+  Num small =
+      wide ? polynomial(z, {-0.33333333333333331, 0.13333333333333328, -0.053968253968247351, 0.021869488535809053,
+                            -0.008863235519639549, 0.0035921278456965359, -0.0014558320239887934,
+                            0.00059000728560809233, -0.00023900862705363579, 9.6409246448080833e-05,
+                            -3.7802562091627619e-05, 1.3023067289893544e-05, -2.8404249088634579e-06}) // 1e-21
+           : polynomial(z, {-0.333332926, 0.133315414, -0.0537386239, 0.0206159968, -0.00566477515});  // 8e-9
   Num grown = exp(clamp(size + size, 0, 44));
   Num large = copysign(x.real(1) - x.real(2) / (grown + x.real(1)), x);
   return select(size < x.real(wide ? 0.55 : 0.625), fma(x * z, small, x), large);
@@ -105,11 +110,11 @@ namespace {
 // erf(x) / x as a polynomial of x^2 for |x| < 1.
 Num erfSmall(Num x) {
   Num z = x * x;
-  return x * (isDouble(x) ? polynomial(z, {1.1283791670955126, -0.37612638903183754, 0.11283791670955119, -0.026866170645129733,
-                                           0.005223977625422086, -0.00085483270218532055, 0.00012055332899358137,
-                                           -1.4925647465123029e-05, 1.6462043407885698e-06, -1.6364614422603262e-07,
-                                           1.4792145762364117e-08, -1.2163041973788294e-09, 8.7037900446721262e-11,
-                                           -4.2228965173137951e-12}) // 2e-21
+  return x * (isDouble(x) ? polynomial(z, {1.1283791670955126, -0.37612638903183754, 0.11283791670955119,
+                                           -0.026866170645129733, 0.005223977625422086, -0.00085483270218532055,
+                                           0.00012055332899358137, -1.4925647465123029e-05, 1.6462043407885698e-06,
+                                           -1.6364614422603262e-07, 1.4792145762364117e-08, -1.2163041973788294e-09,
+                                           8.7037900446721262e-11, -4.2228965173137951e-12}) // 2e-21
                           : polynomial(z, {1.12837911, -0.37612626, 0.112835854, -0.0268538129, 0.00518832775,
                                            -0.000801019371, 7.85386146e-05})); // 1e-9
 }
@@ -121,9 +126,9 @@ Num erfcLarge(Num a) {
   return exp(-(a * a)) *
          polynomial(t, {0.17900115118138996, -0.32623356004303722, 0.24560380171233087, -0.15011593650077584,
                         0.071665837197978033, -0.024392499318786121, 0.0042691363328428494, 0.00070774644324223836,
-                        -0.00059706194764993635, 4.5255211448249263e-05, 6.4056512811644695e-05, -1.2859501168191636e-05,
-                        -7.9773529574615216e-06, 2.1135660984000588e-06, 1.2456591817594528e-06, -2.7228718963641575e-07,
-                        -2.0594447368054762e-07}); // 6e-19
+                        -0.00059706194764993635, 4.5255211448249263e-05, 6.4056512811644695e-05,
+                        -1.2859501168191636e-05, -7.9773529574615216e-06, 2.1135660984000588e-06,
+                        1.2456591817594528e-06, -2.7228718963641575e-07, -2.0594447368054762e-07}); // 6e-19
 }
 } // namespace
 
@@ -134,7 +139,7 @@ Num erf(Num x) {
   } else { // -log(erfc) on [1, 3.95]; beyond, erf rounds to 1
     Num a = clamp(size, 1, 3.95);
     rest = exp(-polynomial(a, {0.000353720097, 1.12704003, 0.638225675, 0.103037365, -0.0218053162, 0.00293960678,
-                                    -0.000185573968})); // 1e-9
+                               -0.000185573968})); // 1e-9
   }
   return select(size < one, erfSmall(x), copysign(one - rest, x));
 }
@@ -148,8 +153,9 @@ Num gelu(Num x) {
     tail = x.real(0.5) * select(a < x.real(1), x.real(1) - erfSmall(a), erfcLarge(a));
   } else {
     size = smaller(x.real(6), size); // NaN stays
-    Num power = polynomial(size, {-0.999999702, -1.15111935, -0.459097058, -0.0528180152, 0.00750642596, -0.000458251161,
-                                  -6.0593753e-05, 1.4458923e-05, -8.72821545e-07}); // log2(Phi(-a)), 1e-7 / sqrt(Phi)
+    Num power =
+        polynomial(size, {-0.999999702, -1.15111935, -0.459097058, -0.0528180152, 0.00750642596, -0.000458251161,
+                          -6.0593753e-05, 1.4458923e-05, -8.72821545e-07}); // log2(Phi(-a)), 1e-7 / sqrt(Phi)
     Num magic = x.real(0x1.8p23), shifted = power + magic, r = (power - (shifted - magic)) * x.real(ln2);
     Num q = polynomial(r, {0.49999994, 0.166665211, 0.041668389, 0.00836874545, 0.00138145394});
     tail = (fma(r * r, q, r) + x.real(1)) * powerOfTwo(shifted.bits(), 127, 23);
@@ -180,9 +186,11 @@ Num pow(Num x, Num y) { return isDouble(x) ? powDouble(x, y) : narrow(powDouble(
 Num sinh(Num v) {
   return oddInDouble(v, [](Num x) {
     Num z = x * x;
-    Num small = fma(x * z, polynomial(z, {0.16666666666666666, 0.0083333333333333332, 0.00019841269841269619, 2.7557319224113396e-06,
-                                          2.5052108346198191e-08, 1.6059050734494889e-10, 7.6464694781581862e-13,
-                                          2.8486834750908024e-15}), x); // 1e-22
+    Num small = fma(
+        x * z,
+        polynomial(z, {0.16666666666666666, 0.0083333333333333332, 0.00019841269841269619, 2.7557319224113396e-06,
+                       2.5052108346198191e-08, 1.6059050734494889e-10, 7.6464694781581862e-13, 2.8486834750908024e-15}),
+        x);                          // 1e-22
     Num half = exp(x - x.real(ln2)); // half of exp, so that it overflows where sinh does
     return select(x < x.real(1), small, half - x.real(0.25) / half);
   });
@@ -209,9 +217,7 @@ Num acosh(Num v) {
   });
 }
 Num atanh(Num v) {
-  return oddInDouble(v, [](Num x) {
-    return x.real(0.5) * log1p((x + x) / (x.real(1) - x));
-  });
+  return oddInDouble(v, [](Num x) { return x.real(0.5) * log1p((x + x) / (x.real(1) - x)); });
 }
 
 // Division with remainder in steps of at most 2^24 times y, each exact: y times a quotient of 24 bits fits, in two
@@ -221,7 +227,7 @@ static Num fmodDouble(Num x, Num y) { // of |x|
   Num size = abs(y), mask = size.bits().integer(int64_t(0xfffffffff8000000));
   Num high = (size.bits() & mask).asFloat(), low = size - high;
   Num quotientMask = size.bits().integer(int64_t(0xffffffffe0000000)); // 24 bits
-  auto more = [&](Num r) { // any lane, none for NaN, infinity or y = 0
+  auto more = [&](Num r) {                                             // any lane, none for NaN, infinity or y = 0
     Num c = (r >= size) & (r < x.real(infinity)) & (size > x.real(0));
     return c.lanes() ? vector::ReductionOp::create(kb.b, kb.loc, vector::CombiningKind::OR, c.v).getResult() : c.v;
   };

@@ -1,6 +1,6 @@
-// Trigonometric functions, in f64 for f32 too. sin, cos and tan reduce the argument by multiples of pi / 2: up to 2^20 of
-// them by three parts of pi / 2 whose products are exact, beyond by the bits of 2 / pi that matter (Payne and Hanek),
-// behind a branch that is taken only if a lane needs it.
+// Trigonometric functions, in f64 for f32 too. sin, cos and tan reduce the argument by multiples of pi / 2: up to 2^20
+// of them by three parts of pi / 2 whose products are exact, beyond by the bits of 2 / pi that matter (Payne and
+// Hanek), behind a branch that is taken only if a lane needs it.
 #include "VectorMath.h"
 #include <cmath>
 
@@ -27,14 +27,28 @@ Reduced reduceSmall(Num x) {
 
 // 2 / pi = 0.(words), after one word of zeros.
 constexpr uint64_t twoOverPi[] = {0,
-                                  0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041, 0xfe5163abdebbc561,
-                                  0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e, 0xe88235f52ebb4484,
-                                  0xe99c7026b45f7e41, 0x3991d639835339f4, 0x9c845f8bbdf9283b, 0x1ff897ffde05980f,
-                                  0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7, 0x4f463f669e5fea2d, 0x7527bac7ebe5f17b,
-                                  0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab};
+                                  0xa2f9836e4e441529,
+                                  0xfc2757d1f534ddc0,
+                                  0xdb6295993c439041,
+                                  0xfe5163abdebbc561,
+                                  0xb7246e3a424dd2e0,
+                                  0x06492eea09d1921c,
+                                  0xfe1deb1cb129a73e,
+                                  0xe88235f52ebb4484,
+                                  0xe99c7026b45f7e41,
+                                  0x3991d639835339f4,
+                                  0x9c845f8bbdf9283b,
+                                  0x1ff897ffde05980f,
+                                  0xef2f118b5a0a6d1f,
+                                  0x6d367ecf27cb09b7,
+                                  0x4f463f669e5fea2d,
+                                  0x7527bac7ebe5f17b,
+                                  0x3d0739f78a5292ea,
+                                  0x6bfb5fb11f8d5d08,
+                                  0x56033046fc7b6bab};
 
-// x = m * 2^e, m of 53 bits. Bits of 2 / pi that make multiples of 4 quarters are left out; the next 192 times m, modulo
-// 2^192, are the quarter (2 bits) and its fraction. `words`: how many of the table exponents of x can reach.
+// x = m * 2^e, m of 53 bits. Bits of 2 / pi that make multiples of 4 quarters are left out; the next 192 times m,
+// modulo 2^192, are the quarter (2 bits) and its fraction. `words`: how many of the table exponents of x can reach.
 Reduced reduceLarge(Num x, unsigned words) {
   Num i = x.bits() & x.bits().integer(INT64_MAX);
   Num m = (i & i.integer((int64_t(1) << 52) - 1)) | i.integer(int64_t(1) << 52);
@@ -60,7 +74,8 @@ Reduced reduceLarge(Num x, unsigned words) {
   auto [lowest, carry0] = product(window(2));
   auto [low, carry1] = product(window(1));
   Num middle = low + carry0;
-  Num overflow = middle.op<arith::ExtUIOp>(i.v.getType(), middle.op<arith::CmpIOp>(arith::CmpIPredicate::ult, middle.v, low.v).v);
+  Num overflow =
+      middle.op<arith::ExtUIOp>(i.v.getType(), middle.op<arith::CmpIOp>(arith::CmpIPredicate::ult, middle.v, low.v).v);
   Num high = m * window(0) + carry1 + overflow;
   // Fraction as a signed number of 128 bits in [-1/2, 1/2): the quarter is rounded to the nearest.
   Num fraction = (high << 2) | (middle >> 62), rest = middle << 2;
@@ -78,14 +93,18 @@ Reduced reduceLarge(Num x, unsigned words) {
 Reduced reduce(Num x, bool wasSingle) {
   KernelBuilder &kb = *x.kb;
   Num size = abs(x), large = size >= x.real(0x1p20);
-  Value any = large.lanes() ? vector::ReductionOp::create(kb.b, kb.loc, vector::CombiningKind::OR, large.v).getResult() : large.v;
+  Value any = large.lanes() ? vector::ReductionOp::create(kb.b, kb.loc, vector::CombiningKind::OR, large.v).getResult()
+                            : large.v;
   Reduced small = reduceSmall(x);
-  auto branch = scf::IfOp::create(kb.b, kb.loc, TypeRange{small.quarter.v.getType(), small.rest.v.getType()}, any, true);
+  auto branch =
+      scf::IfOp::create(kb.b, kb.loc, TypeRange{small.quarter.v.getType(), small.rest.v.getType()}, any, true);
   {
     OpBuilder::InsertionGuard guard(kb.b);
     kb.b.setInsertionPointToStart(branch.thenBlock());
     Reduced exact = reduceLarge(x, wasSingle ? 3 : 17);
-    scf::YieldOp::create(kb.b, kb.loc, ValueRange{select(large, exact.quarter, small.quarter).v, select(large, exact.rest, small.rest).v});
+    scf::YieldOp::create(
+        kb.b, kb.loc,
+        ValueRange{select(large, exact.quarter, small.quarter).v, select(large, exact.rest, small.rest).v});
     kb.b.setInsertionPointToStart(branch.elseBlock());
     scf::YieldOp::create(kb.b, kb.loc, ValueRange{small.quarter.v, small.rest.v});
   }
@@ -95,17 +114,22 @@ Reduced reduce(Num x, bool wasSingle) {
 
 Num sinReduced(Num r) {
   Num z = r * r;
-  return fma(r * z, polynomial(z, {-0.16666666666666641, 0.0083333333333235754, -0.000198412698300642, 2.7557313621771576e-06,
-                                   -2.5050729635150901e-08, 1.5894416117286305e-10}), r); // 6e-18
+  return fma(r * z,
+             polynomial(z, {-0.16666666666666641, 0.0083333333333235754, -0.000198412698300642, 2.7557313621771576e-06,
+                            -2.5050729635150901e-08, 1.5894416117286305e-10}),
+             r); // 6e-18
 }
 Num cosReduced(Num r) {
   Num z = r * r;
-  return fma(z * z, polynomial(z, {0.04166666666666665, -0.0013888888888882785, 2.4801587294577829e-05, -2.7557315719792157e-07,
-                                   2.0875894650411363e-09, -1.1367797640996666e-11}), fma(z, r.real(-0.5), r.real(1))); // 1e-19
+  return fma(z * z,
+             polynomial(z, {0.04166666666666665, -0.0013888888888882785, 2.4801587294577829e-05,
+                            -2.7557315719792157e-07, 2.0875894650411363e-09, -1.1367797640996666e-11}),
+             fma(z, r.real(-0.5), r.real(1))); // 1e-19
 }
 
 Num sinOfQuarter(Num quarter, Num rest) {
-  Num odd = (quarter & quarter.integer(1)) != quarter.integer(0), minus = (quarter & quarter.integer(2)) != quarter.integer(0);
+  Num odd = (quarter & quarter.integer(1)) != quarter.integer(0),
+      minus = (quarter & quarter.integer(2)) != quarter.integer(0);
   Num v = select(odd, cosReduced(rest), sinReduced(rest));
   return select(minus, -v, v);
 }
@@ -114,9 +138,9 @@ Num sinOfQuarter(Num quarter, Num rest) {
 Num atanPositive(Num x) {
   Num one = x.real(1), high = x > x.real(2.4142135623730951), mid = x > x.real(0.41421356237309503);
   Num t = select(high, -one / x, select(mid, (x - one) / (x + one), x)), z = t * t;
-  Num p = polynomial(z, {-0.33333333333333265, 0.19999999999968743, -0.14285714281312481, 0.11111110822454413, -0.090908984822234043,
-                         0.076920672756941214, -0.066631293607865738, 0.058477401324045462, -0.050373746411819728,
-                         0.037988649516346618, -0.017799242945333003}); // 2e-18
+  Num p = polynomial(z, {-0.33333333333333265, 0.19999999999968743, -0.14285714281312481, 0.11111110822454413,
+                         -0.090908984822234043, 0.076920672756941214, -0.066631293607865738, 0.058477401324045462,
+                         -0.050373746411819728, 0.037988649516346618, -0.017799242945333003}); // 2e-18
   Num base = select(high, x.real(1.5707963267948966), select(mid, x.real(0.78539816339744828), x.real(0)));
   return base + fma(t * z, p, t);
 }
@@ -124,9 +148,11 @@ Num atanPositive(Num x) {
 // asin on [0, 1/2].
 Num asinSmall(Num x) {
   Num z = x * x;
-  return fma(x * z, polynomial(z, {0.16666666666666161, 0.075000000001942194, 0.044642856921584116, 0.030381956155980768,
-                                   0.022371811839642514, 0.017359121769547826, 0.013889060414238636, 0.01215502592829353,
-                                   0.0065484991314854217, 0.019568966053407705, -0.016420367967051902, 0.03212582683177885}), x); // 3e-17
+  return fma(x * z,
+             polynomial(z, {0.16666666666666161, 0.075000000001942194, 0.044642856921584116, 0.030381956155980768,
+                            0.022371811839642514, 0.017359121769547826, 0.013889060414238636, 0.01215502592829353,
+                            0.0065484991314854217, 0.019568966053407705, -0.016420367967051902, 0.03212582683177885}),
+             x); // 3e-17
 }
 } // namespace
 
@@ -151,11 +177,12 @@ Num tan(Num v) {
 }
 
 Num asin(Num v) {
-  Num positive = inDouble(abs(v), [](Num x) { // beyond 1/2: pi / 2 - 2 asin(sqrt((1 - x) / 2)); beyond 1: sqrt gives NaN
-    Num small = x <= x.real(0.5);
-    Num a = asinSmall(select(small, x, sqrt((x.real(1) - x) * x.real(0.5))));
-    return select(small, a, x.real(1.5707963267948966) - (a + a));
-  });
+  Num positive =
+      inDouble(abs(v), [](Num x) { // beyond 1/2: pi / 2 - 2 asin(sqrt((1 - x) / 2)); beyond 1: sqrt gives NaN
+        Num small = x <= x.real(0.5);
+        Num a = asinSmall(select(small, x, sqrt((x.real(1) - x) * x.real(0.5))));
+        return select(small, a, x.real(1.5707963267948966) - (a + a));
+      });
   return copysign(positive, v);
 }
 Num acos(Num v) {

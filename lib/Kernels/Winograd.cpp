@@ -1,5 +1,5 @@
-// Winograd convolution F(4x4, 3x3) from the plain packed weights: 36 multiplications where the definition has 144, after
-// A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks" (2016).
+// Winograd convolution F(4x4, 3x3) from the plain packed weights: 36 multiplications where the definition has 144,
+// after A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks" (2016).
 //
 // The output is cut into tiles of 4 x 4 pixels, and tiles into blocks. For a block:
 //   input transform   6 x 6 pixels of each tile -> V, 36 planes [chunk of channels][plane][tile][channel]
@@ -10,8 +10,8 @@
 //   call   all of them at the start of each call, where that is at most 4 MiB and tiles are many
 //   fly    per block, tile of columns and chunk of channels, 0.2 to 0.4 MiB that stay in L2
 // A tile at the border is transformed from a patch into which its valid pixels were copied; a ragged output tile goes
-// through a patch, too (all do: the body is then emitted once). Planes are an odd number of cache lines apart, so that the
-// 36 lines of a transform do not fight for one set of L1.
+// through a patch, too (all do: the body is then emitted once). Planes are an odd number of cache lines apart, so that
+// the 36 lines of a transform do not fight for one set of L1.
 //
 // Error: about 1e-5 of the largest output (4 to 10 times the direct kernel's), hence not with strict math.
 #include "Conv.h"
@@ -36,8 +36,10 @@ template <class T> struct Params {
   Walk in;
   std::vector<Walk> outs;
   template <class F> void each(F f) {
-    for (T *x : {&height, &width, &inHeight, &inWidth, &top, &left, &tilesDown, &tilesAcross, &tiles, &block, &columnTiles, &columnGroup,
-                 &columnGroups, &channels, &chunk, &part, &parts, &panels, &pitchU, &pitchV, &pitchM, &offsetV, &offsetM, &offsetPatch, &offsetStage})
+    for (T *x : {&height,      &width,   &inHeight,    &inWidth,     &top,         &left,         &tilesDown,
+                 &tilesAcross, &tiles,   &block,       &columnTiles, &columnGroup, &columnGroups, &channels,
+                 &chunk,       &part,    &parts,       &panels,      &pitchU,      &pitchV,       &pitchM,
+                 &offsetV,     &offsetM, &offsetPatch, &offsetStage})
       f(*x);
     auto walk = [&](Walk &w) {
       for (T *x : {&w.batch, &w.row, &w.pixel, &w.channel})
@@ -80,7 +82,9 @@ BoundLaunch bindWinograd(const ConvProblem &p, const LaunchSite &site, const Tar
   kernel.body = site.body.str();
   kernel.types = {p.out.type, p.in.type, p.weights.type};
   Params<int64_t> q;
-  auto walk = [](const View &v) { return Params<int64_t>::Walk{v.strides[0], v.strides[1], v.strides[2], v.strides[3]}; };
+  auto walk = [](const View &v) {
+    return Params<int64_t>::Walk{v.strides[0], v.strides[1], v.strides[2], v.strides[3]};
+  };
   q.in = walk(p.in);
   q.outs = {walk(p.out)};
   config["x0"] = strideClass(p.out);
@@ -140,8 +144,8 @@ namespace {
 class WinogradEmitter {
 public:
   WinogradEmitter(const KernelDescription &kernel, const Expr &body, KernelBuilder &kb)
-      : kernel(kernel), kb(kb), arithmetic{kb, DType::f32}, tile{get("rows"), get("vectors"), get("lanes")}, call(get("call")), rest(get("rest")),
-        epilogue(kb, kernel, body, DType::f32, get("immediate")) {}
+      : kernel(kernel), kb(kb), arithmetic{kb, DType::f32}, tile{get("rows"), get("vectors"), get("lanes")},
+        call(get("call")), rest(get("rest")), epilogue(kb, kernel, body, DType::f32, get("immediate")) {}
 
   void emit() {
     q.outs.resize(kernel.types.size() - 2);
@@ -151,7 +155,8 @@ public:
       q.parts = 1;
       q.columnGroups = 1;
     }
-    weights = kb.view(2, {1, 1, 9, q.chunk, 16}, {kb.mul(kb.mul(q.panels, q.chunk), 9 * 16), kb.mul(q.chunk, 9 * 16), kb.mul(q.chunk, 16), 16, 1});
+    weights = kb.view(2, {1, 1, 9, q.chunk, 16},
+                      {kb.mul(kb.mul(q.panels, q.chunk), 9 * 16), kb.mul(q.chunk, 9 * 16), kb.mul(q.chunk, 16), 16, 1});
     u = kb.scratch(0, DType::f32, {1, q.part, tile.width()}, {q.pitchU, tile.width(), 1});
     v = kb.scratch(q.offsetV, DType::f32, {1, q.block, q.part}, {q.pitchV, q.part, 1});
     m = kb.scratch(q.offsetM, DType::f32, {planes, q.block, tile.width()}, {q.pitchM, tile.width(), 1});
@@ -168,7 +173,8 @@ public:
     };
     if (call)
       overColumns(0, q.columnTiles, [&](Index t, int64_t active) {
-        kb.loop(0, kb.div(q.channels, q.chunk), 1, [&](Index c) { transformWeights(t, active, c, kb.mul(c, q.chunk)); });
+        kb.loop(0, kb.div(q.channels, q.chunk), 1,
+                [&](Index c) { transformWeights(t, active, c, kb.mul(c, q.chunk)); });
       });
     kb.loop(kb.begin(), kb.end(), 1, [&](Index unit) {
       Index group = kb.rem(unit, q.columnGroups), block = kb.div(unit, q.columnGroups);
@@ -196,11 +202,13 @@ private:
   // One-dimensional transforms: B^T d, G g and A^T m of the paper, with common terms shared.
   Line inputLine(const Line &d) {
     Value t1 = mad(-4, d[2], d[4]), t2 = mad(-4, d[1], d[3]), t3 = sub(d[4], d[2]), t4 = sub(d[3], d[1]);
-    return {mad(4, d[0], mad(-5, d[2], d[4])), add(t1, t2), sub(t1, t2), mad(2, t4, t3), mad(-2, t4, t3), mad(4, d[1], mad(-5, d[3], d[5]))};
+    return {mad(4, d[0], mad(-5, d[2], d[4])), add(t1, t2), sub(t1, t2), mad(2, t4, t3), mad(-2, t4, t3),
+            mad(4, d[1], mad(-5, d[3], d[5]))};
   }
   Line weightLine(const Line &g) {
     Value first = mul(0.25, g[0]), a = mul(-1.0 / 6, add(g[0], g[2])), b = mul(1.0 / 6, add(first, g[2]));
-    return {first, mad(-1.0 / 6, g[1], a), mad(1.0 / 6, g[1], a), mad(1.0 / 12, g[1], b), mad(-1.0 / 12, g[1], b), g[2]};
+    return {first, mad(-1.0 / 6, g[1], a), mad(1.0 / 6, g[1], a), mad(1.0 / 12, g[1], b), mad(-1.0 / 12, g[1], b),
+            g[2]};
   }
   Line outputLine(const Line &x) {
     Value s1 = add(x[1], x[2]), d1 = sub(x[1], x[2]), s2 = add(x[3], x[4]), d2 = sub(x[3], x[4]);
@@ -264,29 +272,38 @@ private:
       Place p = place(kb.add(t0, i));
       Index y = kb.sub(p.y, q.top), x = kb.sub(p.x, q.left);
       Index image = kb.mul(p.image, q.in.batch);
-      auto fits = [&](Index at, Index size) { return kb.both(kb.inRange(at, size), kb.less(kb.add(at, in6 - 1), size)); };
+      auto fits = [&](Index at, Index size) {
+        return kb.both(kb.inRange(at, size), kb.less(kb.add(at, in6 - 1), size));
+      };
       Value inside = kb.both(fits(y, q.inHeight), fits(x, q.inWidth));
       Buffer in = kb.view(1, {q.inHeight, q.inWidth, q.channels}, {q.in.row, q.in.pixel, 1}, image);
       Value zero = arithmetic.zero(tile.lanes);
-      kb.ifThen(inside, [] {}, [&] {
-        kb.loop(0, in6, 1, [&](Index r) {
-          kb.loop(0, in6, 1, [&](Index c) {
-            Index yy = kb.add(y, r), xx = kb.add(x, c);
-            auto copy = [&](bool real) {
-              kb.loop(0, q.parts, 1, [&](Index part) {
-                overChannels(q.part, [&](Index k, int64_t active) {
-                  Index channel = kb.add(kb.mul(part, q.part), k);
-                  kb.storeMasked(real ? kb.loadMasked(in, {yy, xx, channel}, tile.lanes, active) : zero, patch, {r, c, channel}, active);
-                });
+      kb.ifThen(
+          inside, [] {},
+          [&] {
+            kb.loop(0, in6, 1, [&](Index r) {
+              kb.loop(0, in6, 1, [&](Index c) {
+                Index yy = kb.add(y, r), xx = kb.add(x, c);
+                auto copy = [&](bool real) {
+                  kb.loop(0, q.parts, 1, [&](Index part) {
+                    overChannels(q.part, [&](Index k, int64_t active) {
+                      Index channel = kb.add(kb.mul(part, q.part), k);
+                      kb.storeMasked(real ? kb.loadMasked(in, {yy, xx, channel}, tile.lanes, active) : zero, patch,
+                                     {r, c, channel}, active);
+                    });
+                  });
+                };
+                kb.ifThen(
+                    kb.both(kb.inRange(yy, q.inHeight), kb.inRange(xx, q.inWidth)), [&] { copy(true); },
+                    [&] { copy(false); });
               });
-            };
-            kb.ifThen(kb.both(kb.inRange(yy, q.inHeight), kb.inRange(xx, q.inWidth)), [&] { copy(true); }, [&] { copy(false); });
+            });
           });
-        });
-      });
       Buffer window = kb.view(1, {in6, in6, q.channels}, {q.in.row, q.in.pixel, 1},
                               kb.add(image, kb.add(kb.mul(y, q.in.row), kb.mul(x, q.in.pixel))));
-      Buffer from = kb.select(inside, window, kb.scratch(q.offsetPatch, DType::f32, {in6, in6, q.channels}, {kb.mul(q.channels, in6), q.channels, 1}));
+      Buffer from = kb.select(
+          inside, window,
+          kb.scratch(q.offsetPatch, DType::f32, {in6, in6, q.channels}, {kb.mul(q.channels, in6), q.channels, 1}));
       kb.loop(0, q.parts, 1, [&](Index part) {
         overChannels(q.part, [&](Index k, int64_t active) {
           Index channel = kb.add(kb.mul(part, q.part), k);
@@ -313,8 +330,8 @@ private:
     transformOutput(t, active, t0, count);
   }
 
-  /// M[plane] (+)= V[part][plane] U[plane]. Sums of later parts are added to M behind the loop: its lines are in cache by
-  /// then, and the sum rounds less.
+  /// M[plane] (+)= V[part][plane] U[plane]. Sums of later parts are added to M behind the loop: its lines are in cache
+  /// by then, and the sum rounds less.
   void product(Index t, int64_t active, Index plane, Index part, Index count, bool first) {
     const int64_t vectors = ceilDiv(active, tile.lanes);
     Index planeV = kb.add(kb.mul(part, planes), plane), up = planeU(t, plane);
@@ -324,13 +341,14 @@ private:
           for (int64_t j = 0; j < vectors; ++j)
             kb.prefetch(m, {plane, kb.add(i, r), j * tile.lanes}, true);
       KernelBuilder::Values acc(rows * vectors, arithmetic.zero(tile.lanes));
-      acc = multiplyLoop(arithmetic, 0, q.part, rows, vectors, acc,
-                         [&](int64_t r, Index k) {
-                           if (r == 0 && !call) // walks the next plane's rows of this tile, one line a step
-                             kb.prefetch(v, {kb.add(planeV, 1), i, kb.mul(k, rows)});
-                           return kb.load(v, {planeV, kb.add(i, r), k});
-                         },
-                         [&](int64_t j, Index k) { return kb.loadVector(u, {up, k, j * tile.lanes}, tile.lanes); });
+      acc = multiplyLoop(
+          arithmetic, 0, q.part, rows, vectors, acc,
+          [&](int64_t r, Index k) {
+            if (r == 0 && !call) // walks the next plane's rows of this tile, one line a step
+              kb.prefetch(v, {kb.add(planeV, 1), i, kb.mul(k, rows)});
+            return kb.load(v, {planeV, kb.add(i, r), k});
+          },
+          [&](int64_t j, Index k) { return kb.loadVector(u, {up, k, j * tile.lanes}, tile.lanes); });
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t j = 0; j < vectors; ++j) {
           SmallVector<Index> at = {plane, kb.add(i, r), j * tile.lanes};
@@ -349,7 +367,9 @@ private:
         auto &walk = q.outs[n];
         int64_t column = get(("x" + std::to_string(n)).c_str());
         Index offset = kb.add(kb.mul(p.image, walk.batch), kb.add(kb.mul(p.y, walk.row), kb.mul(p.x, walk.pixel)));
-        return Epilogue::Operand{kb.view(n == 0 ? 0 : n + 2, {out4, out4, 1}, {walk.row, walk.pixel, strideOf(column, walk.channel)}, offset), column};
+        return Epilogue::Operand{kb.view(n == 0 ? 0 : n + 2, {out4, out4, 1},
+                                         {walk.row, walk.pixel, strideOf(column, walk.channel)}, offset),
+                                 column};
       };
       epilogue.out = operand(0);
       epilogue.extras.clear();
@@ -366,8 +386,8 @@ private:
       kb.loop(0, kb.min(out4, kb.sub(q.height, p.y)), 1, [&](Index r) {
         kb.loop(0, kb.min(out4, kb.sub(q.width, p.x)), 1, [&](Index c) {
           for (int64_t j = 0; j < vectors; ++j)
-            epilogue.store(kb.loadVector(stage, {r, c, j * tile.lanes}, tile.lanes), {r, c, kb.add(column0, j * tile.lanes)},
-                           std::min(tile.lanes, active - j * tile.lanes));
+            epilogue.store(kb.loadVector(stage, {r, c, j * tile.lanes}, tile.lanes),
+                           {r, c, kb.add(column0, j * tile.lanes)}, std::min(tile.lanes, active - j * tile.lanes));
         });
       });
     });
@@ -386,6 +406,8 @@ private:
 
 } // namespace
 
-void emitWinograd(const KernelDescription &kernel, const Expr &body, KernelBuilder &kb) { WinogradEmitter(kernel, body, kb).emit(); }
+void emitWinograd(const KernelDescription &kernel, const Expr &body, KernelBuilder &kb) {
+  WinogradEmitter(kernel, body, kb).emit();
+}
 
 } // namespace mrcc

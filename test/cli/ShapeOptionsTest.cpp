@@ -47,8 +47,12 @@ Answer resolve(const ModelInfo &info, ShapeOptions options, std::set<std::string
 }
 
 std::string sizes(const ModelInfo &info, std::vector<std::string> s) { return resolve(info, {s, {}, {}, {}}).keys; }
-std::string sizesError(const ModelInfo &info, std::vector<std::string> s) { return resolve(info, {s, {}, {}, {}}).error; }
-std::string shapesError(const ModelInfo &info, std::vector<std::string> s) { return resolve(info, {{}, {}, s, {}}).error; }
+std::string sizesError(const ModelInfo &info, std::vector<std::string> s) {
+  return resolve(info, {s, {}, {}, {}}).error;
+}
+std::string shapesError(const ModelInfo &info, std::vector<std::string> s) {
+  return resolve(info, {{}, {}, s, {}}).error;
+}
 
 const ModelInfo detector = model({tensor("x", {"", "3", "", ""})});
 const ModelInfo named = model({tensor("image", {"N", "3", "H", "W"}), tensor("mask", {"N", "H", "W"})});
@@ -82,8 +86,8 @@ TEST_CASE("--size binds height and width, batch is 1") {
   CHECK(sizes(named, {"480x640"}) == "image=1x3x480x640;mask=1x480x640"); // symbols reach the other input
   CHECK(sizes(model({tensor("x", {"N", "H", "W", "3"})}), {"8x16"}) == "x=1x8x16x3");
   CHECK(sizes(model({tensor("x", {"1", "224", "224", "3"})}), {"8x16"}) == "x=1x8x16x3");
-  CHECK(sizes(model({tensor("s", {"b", "4", "h", "w"}), tensor("t", {"1"}), tensor("e", {"b", "77", "256"})}), {"8x16"}) ==
-        "s=1x4x8x16;t=1;e=1x77x256");
+  CHECK(sizes(model({tensor("s", {"b", "4", "h", "w"}), tensor("t", {"1"}), tensor("e", {"b", "77", "256"})}),
+              {"8x16"}) == "s=1x4x8x16;t=1;e=1x77x256");
 }
 
 TEST_CASE("fixed dimensions are overridden (the importer notes it)") {
@@ -91,8 +95,7 @@ TEST_CASE("fixed dimensions are overridden (the importer notes it)") {
 }
 
 TEST_CASE("--dim: product of its values, with and without --size") {
-  CHECK(resolve(named, {{"8x16"}, {"N=1,2"}, {}, {}}).keys ==
-        "image=1x3x8x16;mask=1x8x16 image=2x3x8x16;mask=2x8x16");
+  CHECK(resolve(named, {{"8x16"}, {"N=1,2"}, {}, {}}).keys == "image=1x3x8x16;mask=1x8x16 image=2x3x8x16;mask=2x8x16");
   CHECK(resolve(named, {{}, {"N=1", "H=8,9", "W=4,5"}, {}, {}}).keys ==
         "image=1x3x8x4;mask=1x8x4 image=1x3x8x5;mask=1x8x5 image=1x3x9x4;mask=1x9x4 image=1x3x9x5;mask=1x9x5");
   CHECK(resolve(model({tensor("x", {"a b", "3"})}), {{}, {"\"a b\"=7"}, {}, {}}).keys == "x=7x3");
@@ -104,12 +107,14 @@ TEST_CASE("--dim: mistakes") {
   CHECK(resolve(named, {{}, {"K=1"}, {}, {}}).error ==
         "--dim: the model's inputs have no dimension 'K'; those that have a name are 'N', 'H' and 'W'");
   CHECK(resolve(named, {{}, {"N=1"}, {}, {}}).error ==
-        "dimension 2 ('H') of input 'image' is open and no option gives it ('image': Nx3xHxW, 'mask': NxHxW); write --dim H=N "
+        "dimension 2 ('H') of input 'image' is open and no option gives it ('image': Nx3xHxW, 'mask': NxHxW); write "
+        "--dim H=N "
         "or --shape 'image=1x3xHxW;mask=1xHxW' with numbers in place of the open dimensions");
   CHECK(resolve(named, {{"8x16"}, {"H=9"}, {}, {}}).error ==
         "dimension 'H' of input 'image' is given two values: 9 and, as the height of --size, 8");
   CHECK(resolve(named, {{}, {"N=0"}, {}, {}}).error == "--dim 'N=0': column 3: a dimension must be 1 or more, got 0");
-  CHECK(resolve(named, {{}, {"N"}, {}, {}}).error == "--dim 'N': column 2: expected '=' after the dimension's name, got the end");
+  CHECK(resolve(named, {{}, {"N"}, {}, {}}).error ==
+        "--dim 'N': column 2: expected '=' after the dimension's name, got the end");
   CHECK(resolve(named, {{}, {"N=1;2"}, {}, {}}).error == "--dim 'N=1;2': column 4: expected ',' or the end, got ';'");
   CHECK(resolve(named, {{}, {"N=1"}, {}, {}}).usage);
 }
@@ -118,7 +123,8 @@ TEST_CASE("--size: mistakes show their column") {
   CHECK(sizesError(detector, {"480"}) == "--size '480': column 4: expected 'x' between height and width, got the end");
   CHECK(sizesError(detector, {"480x"}) == "--size '480x': column 5: expected a dimension, got the end");
   CHECK(sizesError(detector, {"480x64O"}) == "--size '480x64O': column 7: expected ',' or the end after HxW, got 'O'");
-  CHECK(sizesError(detector, {"480\u00d7640"}) == "--size '480\u00d7640': column 4: expected 'x' between height and width, got '\u00d7'");
+  CHECK(sizesError(detector, {"480\u00d7640"}) ==
+        "--size '480\u00d7640': column 4: expected 'x' between height and width, got '\u00d7'");
   CHECK(sizesError(detector, {"0x640"}) == "--size '0x640': column 1: a dimension must be 1 or more, got 0");
   CHECK(sizesError(detector, {"480x-1"}) == "--size '480x-1': column 5: a dimension must be 1 or more, got -1");
   CHECK(sizesError(detector, {"480x99999999999999999999"}) ==
@@ -127,18 +133,22 @@ TEST_CASE("--size: mistakes show their column") {
 
 TEST_CASE("--size: what is ambiguous is said, with the --shape to write") {
   CHECK(sizesError(model({tensor("a", {"1", "3", "", ""}), tensor("b", {"1", "1", "", ""})}), {"8x16"}) ==
-        "--size: which image is meant is ambiguous, the model has 2: 'a' and 'b'; write --shape 'a=1x3x?x?;b=1x1x?x?' with "
+        "--size: which image is meant is ambiguous, the model has 2: 'a' and 'b'; write --shape 'a=1x3x?x?;b=1x1x?x?' "
+        "with "
         "numbers in place of the open dimensions");
-  CHECK(sizesError(model({tensor("x", {"", "", "", ""})}), {"8x16"}) ==
-        "--size: which dimension of input 'x' holds the channels is ambiguous, the model leaves all open; write --shape "
-        "'x=1x?x8x16' with numbers in place of the open dimensions");
+  CHECK(
+      sizesError(model({tensor("x", {"", "", "", ""})}), {"8x16"}) ==
+      "--size: which dimension of input 'x' holds the channels is ambiguous, the model leaves all open; write --shape "
+      "'x=1x?x8x16' with numbers in place of the open dimensions");
   CHECK(sizesError(model({tensor("x", {"1", "8", "8", "8"})}), {"8x16"}) ==
-        "--size: whether input 'x' ('x': 1x8x8x8) has its channels first or last is ambiguous; write --shape 'x=1x8x8x16' or "
+        "--size: whether input 'x' ('x': 1x8x8x8) has its channels first or last is ambiguous; write --shape "
+        "'x=1x8x8x16' or "
         "--shape 'x=1x8x16x8'");
   CHECK(sizesError(model({tensor("x", {"1", "77"})}), {"8x16"}) ==
         "--size: the model has no image input, one of 4 dimensions ('x': 1x77); write --shape 'x=1x77'");
   CHECK(sizesError(model({tensor("x", {"", "3", "", ""}), tensor("t", {"1", "n"})}), {"8x16"}) ==
-        "dimension 1 ('n') of input 't' is open and no option gives it ('x': ?x3x?x?, 't': 1xn); write --dim n=N or --shape "
+        "dimension 1 ('n') of input 't' is open and no option gives it ('x': ?x3x?x?, 't': 1xn); write --dim n=N or "
+        "--shape "
         "'x=1x3x8x16;t=1xn' with numbers in place of the open dimensions");
 }
 
@@ -146,7 +156,8 @@ TEST_CASE("--shape: names with and without quotes, scalars, any order") {
   CHECK(resolve(named, {{}, {}, {"mask=1x8x16;image=1x3x8x16", "image=2x3x4x4; mask=2x4x4;"}, {}}).keys ==
         "image=1x3x8x16;mask=1x8x16 image=2x3x4x4;mask=2x4x4");
   for (const char *name : {"onnx::Conv_1", "images.1", "a/b:0"})
-    CHECK(resolve(model({tensor(name, {""})}), {{}, {}, {std::string(name) + "=3"}, {}}).keys == std::string(name) + "=3");
+    CHECK(resolve(model({tensor(name, {""})}), {{}, {}, {std::string(name) + "=3"}, {}}).keys ==
+          std::string(name) + "=3");
   CHECK(resolve(model({tensor("a b", {""})}), {{}, {}, {"\"a b\"=3"}, {}}).keys == "\"a b\"=3");
   CHECK(resolve(model({tensor("a\"=;\\", {""})}), {{}, {}, {"\"a\\\"=;\\\\\"=3"}, {}}).keys == "\"a\\\"=;\\\\\"=3");
   CHECK(resolve(model({tensor("\u753b\u50cf", {""})}), {{}, {}, {"\u753b\u50cf=3"}, {}}).keys == "\u753b\u50cf=3");
@@ -164,23 +175,28 @@ TEST_CASE("--shape: mistakes") {
         "--shape 'image=1x3x8x8': no shape for 'mask'; the model's inputs are 'image': Nx3xHxW, 'mask': NxHxW");
   CHECK(shapesError(detector, {"x=1x3x64"}) == "--shape 'x=1x3x64': input 'x' has 4 dimensions ('x': ?x3x?x?), got 3");
   CHECK(shapesError(detector, {"x=scalar"}) == "--shape 'x=scalar': input 'x' has 4 dimensions ('x': ?x3x?x?), got 0");
-  CHECK(shapesError(detector, {"x=1x3x0x64"}) == "--shape 'x=1x3x0x64': column 7: a dimension must be 1 or more, got 0");
-  CHECK(shapesError(detector, {"x=1x3x64x-64"}) == "--shape 'x=1x3x64x-64': column 10: a dimension must be 1 or more, got -64");
-  CHECK(shapesError(detector, {"x=1x3x48Ox640"}) == "--shape 'x=1x3x48Ox640': column 9: expected 'x', ';' or the end, got 'O'");
+  CHECK(shapesError(detector, {"x=1x3x0x64"}) ==
+        "--shape 'x=1x3x0x64': column 7: a dimension must be 1 or more, got 0");
+  CHECK(shapesError(detector, {"x=1x3x64x-64"}) ==
+        "--shape 'x=1x3x64x-64': column 10: a dimension must be 1 or more, got -64");
+  CHECK(shapesError(detector, {"x=1x3x48Ox640"}) ==
+        "--shape 'x=1x3x48Ox640': column 9: expected 'x', ';' or the end, got 'O'");
   CHECK(shapesError(detector, {"x 1x3"}) == "--shape 'x 1x3': column 2: expected '=' after the input's name, got ' '");
   CHECK(shapesError(detector, {"=1x3"}) == "--shape '=1x3': column 1: expected an input's name, got '='");
   CHECK(shapesError(detector, {""}) == "--shape '': column 1: expected an input's name, got the end");
   CHECK(shapesError(detector, {"\"x=1"}) == "--shape '\"x=1': column 1: the quote is not closed");
-  CHECK(shapesError(detector, {"x=1x3x8x8;x=1x3x8x8"}) == "--shape 'x=1x3x8x8;x=1x3x8x8': column 12: input 'x' is named twice");
+  CHECK(shapesError(detector, {"x=1x3x8x8;x=1x3x8x8"}) ==
+        "--shape 'x=1x3x8x8;x=1x3x8x8': column 12: input 'x' is named twice");
   CHECK(shapesError(model({tensor("\u753b", {""})}), {"\u753b=\u753b"}) ==
         "--shape '\u753b=\u753b': column 3: expected a dimension, got '\u753b'");
   CHECK(resolve(detector, {{}, {}, {"input=1"}, {}}).usage);
 }
 
 TEST_CASE("one symbol has one value") {
-  CHECK(shapesError(named, {"image=1x3x8x16;mask=1x9x16"}) ==
-        "--shape 'image=1x3x8x16;mask=1x9x16': dimension 'H' is given two values: 8 (dimension 2 of input 'image') and 9 "
-        "(dimension 1 of input 'mask')");
+  CHECK(
+      shapesError(named, {"image=1x3x8x16;mask=1x9x16"}) ==
+      "--shape 'image=1x3x8x16;mask=1x9x16': dimension 'H' is given two values: 8 (dimension 2 of input 'image') and 9 "
+      "(dimension 1 of input 'mask')");
 }
 
 TEST_CASE("equal variants are merged with one note that names the shape") {
@@ -191,9 +207,9 @@ TEST_CASE("equal variants are merged with one note that names the shape") {
 
 TEST_CASE("no option: a model without open dimensions has one variant") {
   CHECK(resolve(model({tensor("x", {"1", "3"}), tensor("t", {})}), {}).keys == "x=1x3;t=scalar");
-  CHECK(resolve(detector, {}).error ==
-        "no resolutions are named and the model leaves dimensions open ('x': ?x3x?x?): use --size, --dim, --shapes-file or "
-        "--shape 'x=1x3x?x?' with numbers in place of the open dimensions");
+  CHECK(resolve(detector, {}).error == "no resolutions are named and the model leaves dimensions open ('x': ?x3x?x?): "
+                                       "use --size, --dim, --shapes-file or "
+                                       "--shape 'x=1x3x?x?' with numbers in place of the open dimensions");
 }
 
 TEST_CASE("inputs that are bound to constants are no inputs") {
@@ -220,8 +236,10 @@ TEST_CASE("shapes file: JSON") {
   CHECK(fileError(detector, "{\"x\": [1]}") == "FILE: the JSON must be a list of objects, name -> list of dimensions");
   CHECK(fileError(detector, "[[1]]") == "FILE: entry 1 is not an object, name -> list of dimensions");
   CHECK(fileError(detector, "[{\"x\": 3}]") == "FILE: entry 1: 'x' is not a list of dimensions");
-  CHECK(fileError(detector, "[{\"x\": [1, 3, 8, 0]}]") == "FILE: entry 1: 'x': a dimension must be a whole number of 1 or more");
-  CHECK(fileError(detector, "[{\"x\": [1, 3, 8, 1.5]}]") == "FILE: entry 1: 'x': a dimension must be a whole number of 1 or more");
+  CHECK(fileError(detector, "[{\"x\": [1, 3, 8, 0]}]") ==
+        "FILE: entry 1: 'x': a dimension must be a whole number of 1 or more");
+  CHECK(fileError(detector, "[{\"x\": [1, 3, 8, 1.5]}]") ==
+        "FILE: entry 1: 'x': a dimension must be a whole number of 1 or more");
   CHECK(fileError(detector, "[{\"y\": [1]}]") == "FILE: entry 1: the model has no input 'y'; its inputs are 'x'");
   CHECK(fileError(detector, std::string(100000, '[')) ==
         "FILE: the JSON nests too deep; a list of objects, name -> list of dimensions, is expected");

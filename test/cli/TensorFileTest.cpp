@@ -15,7 +15,9 @@ std::string npy(std::string header, std::string data, std::string version = std:
     out += std::string(2, '\0');
   return out + header + data;
 }
-llvm::ArrayRef<uint8_t> bytesOf(const std::string &s) { return {reinterpret_cast<const uint8_t *>(s.data()), s.size()}; }
+llvm::ArrayRef<uint8_t> bytesOf(const std::string &s) {
+  return {reinterpret_cast<const uint8_t *>(s.data()), s.size()};
+}
 std::string failure(const std::string &file, DType wanted) {
   auto data = readNpy(bytesOf(file), wanted, "f.npy", "input 'x'");
   return data ? "read" : llvm::toString(data.takeError());
@@ -28,7 +30,9 @@ std::vector<double> values(const std::string &file, DType wanted) {
     count *= size_t(d);
   return toDoubles(wanted, data->bytes, count);
 }
-template <typename T> std::string raw(std::vector<T> v) { return {reinterpret_cast<char *>(v.data()), v.size() * sizeof(T)}; }
+template <typename T> std::string raw(std::vector<T> v) {
+  return {reinterpret_cast<char *>(v.data()), v.size() * sizeof(T)};
+}
 } // namespace
 
 TEST_CASE("what NumPy writes is read and written alike") {
@@ -39,28 +43,29 @@ TEST_CASE("what NumPy writes is read and written alike") {
   CHECK(values(file, DType::f32) == std::vector<double>{0, 1, 2, 3, 4, 5});
   std::string ours = toNpy(DType::f32, {2, 3}, bytesOf(raw<float>({0, 1, 2, 3, 4, 5})));
   CHECK(ours == file);
-  CHECK(toNpy(DType::i64, {7}, bytesOf(raw<int64_t>({0, 0, 0, 0, 0, 0, 0}))).find("'shape': (7,), }") != std::string::npos);
+  CHECK(toNpy(DType::i64, {7}, bytesOf(raw<int64_t>({0, 0, 0, 0, 0, 0, 0}))).find("'shape': (7,), }") !=
+        std::string::npos);
   CHECK(toNpy(DType::i64, {}, bytesOf(raw<int64_t>({5}))).find("'shape': (), }") != std::string::npos);
   CHECK(toNpy(DType::boolean, {1}, bytesOf("\1")).find("'|b1'") != std::string::npos);
 }
 
 TEST_CASE("orders: Fortran, big-endian") {
-  CHECK(values(npy("{'descr': '<i4', 'fortran_order': True, 'shape': (2, 3), }\n", raw<int32_t>({0, 3, 1, 4, 2, 5})), DType::i32) ==
-        std::vector<double>{0, 1, 2, 3, 4, 5});
-  CHECK(values(npy("{'descr': '>i2', 'fortran_order': False, 'shape': (2,), }\n", std::string("\0\1\1\0", 4)), DType::i16) ==
-        std::vector<double>{1, 256});
+  CHECK(values(npy("{'descr': '<i4', 'fortran_order': True, 'shape': (2, 3), }\n", raw<int32_t>({0, 3, 1, 4, 2, 5})),
+               DType::i32) == std::vector<double>{0, 1, 2, 3, 4, 5});
+  CHECK(values(npy("{'descr': '>i2', 'fortran_order': False, 'shape': (2,), }\n", std::string("\0\1\1\0", 4)),
+               DType::i16) == std::vector<double>{1, 256});
 }
 
 TEST_CASE("other header versions and spellings") {
-  CHECK(values(npy("{\"shape\":(2,),'fortran_order':False,'descr':'|u1'}", "\5\6", std::string("\x02\x00", 2)), DType::u8) ==
-        std::vector<double>{5, 6});
-  CHECK(values(npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2L,), }", "\5\6", std::string("\x03\x00", 2)), DType::u8) ==
-        std::vector<double>{5, 6});
+  CHECK(values(npy("{\"shape\":(2,),'fortran_order':False,'descr':'|u1'}", "\5\6", std::string("\x02\x00", 2)),
+               DType::u8) == std::vector<double>{5, 6});
+  CHECK(values(npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2L,), }", "\5\6", std::string("\x03\x00", 2)),
+               DType::u8) == std::vector<double>{5, 6});
 }
 
 TEST_CASE("types that NumPy lacks") {
-  CHECK(values(npy("{'descr': '<V2', 'fortran_order': False, 'shape': (2,), }", std::string("\x80\x3f\x00\xc0", 4)), DType::bf16) ==
-        std::vector<double>{1, -2});
+  CHECK(values(npy("{'descr': '<V2', 'fortran_order': False, 'shape': (2,), }", std::string("\x80\x3f\x00\xc0", 4)),
+               DType::bf16) == std::vector<double>{1, -2});
   CHECK(values(npy("{'descr': '|i1', 'fortran_order': False, 'shape': (3,), }", "\x01\xff\x07"), DType::i4) ==
         std::vector<double>{1, -1, 7});
   std::string packed("\xf1\x07", 2); // 1, -1, 7
@@ -94,10 +99,11 @@ TEST_CASE("wrong files") {
         "f.npy: its header lacks descr, fortran_order or shape");
   CHECK(failure(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-2,), }", ""), DType::f32) ==
         "f.npy: its shape is not a tuple of sizes");
-  CHECK(failure(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 4), }", ""), DType::f32).find("too many") !=
-        std::string::npos);
+  CHECK(failure(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 4), }", ""), DType::f32)
+            .find("too many") != std::string::npos);
   CHECK(failure(npy("{'descr'", ""), DType::f32) == "f.npy: its header lacks a ':'");
-  CHECK(failure(npy(head, "", std::string("\x09\x00", 2)), DType::f32) == "f.npy: an .npy file of version 9, known are 1 to 3");
+  CHECK(failure(npy(head, "", std::string("\x09\x00", 2)), DType::f32) ==
+        "f.npy: an .npy file of version 9, known are 1 to 3");
   std::string good = npy(head, raw<float>({1, 2}));
   for (size_t size = 0; size < good.size(); ++size)
     CHECK(failure(good.substr(0, size), DType::f32) != "read");

@@ -64,7 +64,7 @@ llvm::Expected<Case> mrcc::test::loadCase(const std::string &folder) {
 }
 
 bool mrcc::test::isShapeLike(const TensorData &data, const std::string &name) {
-  static const std::set<std::string> words{"scales", "roi", "start", "limit", "delta", "lower_edge_hertz",
+  static const std::set<std::string> words{"scales",          "roi", "start", "limit", "delta", "lower_edge_hertz",
                                            "upper_edge_hertz"};
   bool integers = data.type == DType::i64 || data.type == DType::i32;
   return words.count(name) || (integers && data.dims.size() <= 1);
@@ -116,6 +116,6 @@ std::string mrcc::test::difference(const TensorData &want, const TensorData &got
     return bitWidth(want.type) == 64 ? "64-bit integers differ" : "";
   if (!wrong)
     return "";
-  return std::to_string(wrong) + " of " + std::to_string(count) + " elements are wrong, element " + std::to_string(where) +
-         " is " + std::to_string(b[where]) + ", expected " + std::to_string(a[where]);
+  return std::to_string(wrong) + " of " + std::to_string(count) + " elements are wrong, element " +
+         std::to_string(where) + " is " + std::to_string(b[where]) + ", expected " + std::to_string(a[where]);
 }

@@ -22,7 +22,8 @@ llvm::Expected<Case> loadCase(const std::string &folder);
 /// What an input of these elements and this name probably holds, where no list says so: a shape, axes, pads, a scale.
 bool isShapeLike(const TensorData &data, const std::string &name);
 
-/// "" where they agree: types, dims, integers and booleans exactly, NaN like NaN, the rest within |a - b| <= atol + rtol |a|.
+/// "" where they agree: types, dims, integers and booleans exactly, NaN like NaN, the rest within |a - b| <= atol +
+/// rtol |a|.
 std::string difference(const TensorData &want, const TensorData &got, double rtol, double atol);
 
 } // namespace mrcc::test

@@ -99,8 +99,10 @@ static Outcome executeSet(const Case &c, const DataSet &set, bool guess, const s
     return refused(model.takeError());
   const ModelInfo info = modelInfo(**model);
   if (info.inputs.size() != set.inputs.size())
-    return {Status::failed, "the model has " + std::to_string(info.inputs.size()) + " inputs, there are data for " +
-                                std::to_string(set.inputs.size()), 0};
+    return {Status::failed,
+            "the model has " + std::to_string(info.inputs.size()) + " inputs, there are data for " +
+                std::to_string(set.inputs.size()),
+            0};
   VariantShapes shapes;
   std::vector<TensorData> inputs;
   for (auto [tensor, data] : llvm::zip_equal(info.inputs, set.inputs)) {
@@ -126,8 +128,8 @@ static Outcome executeSet(const Case &c, const DataSet &set, bool guess, const s
   if (!got)
     return {Status::failed, llvm::toString(got.takeError()), 0};
   if (got->size() < set.outputs.size())
-    return {Status::failed, "it has " + std::to_string(got->size()) + " outputs, expected " +
-                                std::to_string(set.outputs.size()), 0};
+    return {Status::failed,
+            "it has " + std::to_string(got->size()) + " outputs, expected " + std::to_string(set.outputs.size()), 0};
   for (auto [i, want] : llvm::enumerate(set.outputs))
     if (std::string why = difference(want, (*got)[i], c.rtol, c.atol); !why.empty())
       return {Status::failed, "output " + std::to_string(i) + ": " + why, outcome.kernels};

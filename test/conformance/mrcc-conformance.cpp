@@ -129,7 +129,7 @@ void Runner::finish(Child &child) {
     return;
   Outcome &o = cases[child.left.front()].outcome;
   o.status = Status::crashed;
-  o.reason = !WIFSIGNALED(status)         ? "it ended the process, exit code " + std::to_string(WEXITSTATUS(status))
+  o.reason = !WIFSIGNALED(status)          ? "it ended the process, exit code " + std::to_string(WEXITSTATUS(status))
              : WTERMSIG(status) == SIGPROF ? "it took more than " + std::to_string(secondsOfCase) + " s of CPU"
                                            : "signal " + std::to_string(WTERMSIG(status));
   child.left.pop_front();
@@ -169,8 +169,11 @@ void Runner::run() {
 bool parse(int argc, char **argv, Options &o, std::string &problem) {
   for (int i = 1; i < argc; ++i) {
     StringRef a = argv[i];
-    std::string *text = a == "--filter" ? &o.filter : a == "--expect" ? &o.expect : a == "--json" ? &o.json
-                        : a == "--through" ? &o.through : nullptr;
+    std::string *text = a == "--filter"    ? &o.filter
+                        : a == "--expect"  ? &o.expect
+                        : a == "--json"    ? &o.json
+                        : a == "--through" ? &o.through
+                                           : nullptr;
     if ((text || a == "--jobs") && i + 1 == argc)
       problem = a.str() + " needs a value";
     else if (text)

@@ -1,7 +1,7 @@
 // attention against its definition in double precision.
 #include "KernelHarness.h"
-#include <doctest/doctest.h>
 #include <cmath>
+#include <doctest/doctest.h>
 
 using namespace mrcc;
 using namespace mrcc::testing;
@@ -24,11 +24,19 @@ TEST_CASE("attention") {
                                            {2, 1, 64, 513, 20, 7, 0, 0},
                                            {1, 2, 65, 16, 3, 160, 1, 1},
                                            {1, 1, 1, 1, 1, 1, 0, 0}}) {
-      CAPTURE(name); CAPTURE(c.queries); CAPTURE(c.keys); CAPTURE(c.depth); CAPTURE(c.width);
-      std::vector<int> order = c.layout == 1 ? std::vector<int>{0, 2, 1, 3} : c.layout == 2 ? std::vector<int>{0, 1, 3, 2} : std::vector<int>{};
+      CAPTURE(name);
+      CAPTURE(c.queries);
+      CAPTURE(c.keys);
+      CAPTURE(c.depth);
+      CAPTURE(c.width);
+      std::vector<int> order = c.layout == 1   ? std::vector<int>{0, 2, 1, 3}
+                               : c.layout == 2 ? std::vector<int>{0, 1, 3, 2}
+                                               : std::vector<int>{};
       Tensor q(DType::f32, {c.batch, c.heads, c.queries, c.depth}, c.layout == 2 ? std::vector<int>{} : order);
-      Tensor k(DType::f32, {c.batch, c.heads, c.keys, c.depth}, order), v(DType::f32, {c.batch, c.heads, c.keys, c.width}, order);
-      Tensor out(DType::f32, {c.batch, c.heads, c.queries, c.width}, c.layout == 2 ? std::vector<int>{} : order), mask(DType::f32, {c.batch, c.heads, c.queries, c.keys});
+      Tensor k(DType::f32, {c.batch, c.heads, c.keys, c.depth}, order),
+          v(DType::f32, {c.batch, c.heads, c.keys, c.width}, order);
+      Tensor out(DType::f32, {c.batch, c.heads, c.queries, c.width}, c.layout == 2 ? std::vector<int>{} : order),
+          mask(DType::f32, {c.batch, c.heads, c.queries, c.keys});
       q.random(1, -3, 3), k.random(2, -3, 3), v.random(3);
       if (c.mask == 2)
         mask.broadcast({0, 1, 2});

@@ -20,14 +20,15 @@ static std::string refusal(const std::string &text) {
 }
 
 TEST_CASE("text of an expression") {
-  for (std::string text : {"f32 acc; f32 load 2; f32 add %0 %1; f32 const 0; f32 max %2 %3 -> %4",
-                           "f16 load 0; f32 cast %0; f32 sigmoid %1; f16 cast %2 -> %3",
-                           "i64 iter 0; i64 const 2; i64 mul %0 %1; i64 extent 1 2; i64 clamp_index %2 %3; u8 load_at 1 %4 %0 -> %5",
-                           "f32 acc; f32 acc 1; f32 div %0 %1 -> %0 %2",
-                           "f32 load 0; f32 load 1; bool lt %0 %1; f32 select %2 %0 %1; i64 param 3; f32 param 4 -> %3",
-                           "f32 const 0.1; f32 const 1e-07; f64 const 0.1; f16 const 0.0999755859375; bool const 1; u64 const 18446744073709551615; i8 const -128 -> %0",
-                           "f32 load 0; f8e4m3fn cast_wrapping %0 -> %1",
-                           ""})
+  for (std::string text :
+       {"f32 acc; f32 load 2; f32 add %0 %1; f32 const 0; f32 max %2 %3 -> %4",
+        "f16 load 0; f32 cast %0; f32 sigmoid %1; f16 cast %2 -> %3",
+        "i64 iter 0; i64 const 2; i64 mul %0 %1; i64 extent 1 2; i64 clamp_index %2 %3; u8 load_at 1 %4 %0 -> %5",
+        "f32 acc; f32 acc 1; f32 div %0 %1 -> %0 %2",
+        "f32 load 0; f32 load 1; bool lt %0 %1; f32 select %2 %0 %1; i64 param 3; f32 param 4 -> %3",
+        "f32 const 0.1; f32 const 1e-07; f64 const 0.1; f16 const 0.0999755859375; bool const 1; u64 const "
+        "18446744073709551615; i8 const -128 -> %0",
+        "f32 load 0; f8e4m3fn cast_wrapping %0 -> %1", ""})
     CHECK(parse(text).str() == text);
 }
 
@@ -38,7 +39,8 @@ TEST_CASE("every double survives printing in its type") {
     CHECK_MESSAGE(parse(e.str()) == e, e.str());
   };
   for (DType type : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
-    for (double v : {0.0, -0.0, 1.0, -1.5, 0.1, 1e-3, 6.02e23, 1e-40, 4.9e-324, 3.4028234663852886e38, 1e300, HUGE_VAL, -HUGE_VAL, double(NAN)})
+    for (double v : {0.0, -0.0, 1.0, -1.5, 0.1, 1e-3, 6.02e23, 1e-40, 4.9e-324, 3.4028234663852886e38, 1e300, HUGE_VAL,
+                     -HUGE_VAL, double(NAN)})
       roundTrip(type, v);
     for (int i = 0; i < 2000; ++i)
       roundTrip(type, std::ldexp(std::sin(i * 1.7), i % 60 - 30));
@@ -75,7 +77,8 @@ TEST_CASE("inlining maps operands, loads, results and immediates") {
   uint32_t acc = outer.acc(DType::f32), relu = outer.binary(BinaryKind::max, acc, outer.constant(DType::f32, 0));
   auto results = outer.inlineExpr(inner, {7, 8}, {{1, relu}}, relu, 2);
   outer.results = {results[0]};
-  CHECK(outer.str() == "f32 acc; f32 const 0; f32 max %0 %1; f32 load 7; f32 add %3 %2; f32 mul %4 %2; f32 param 3; f32 add %5 %6 -> %7");
+  CHECK(outer.str() == "f32 acc; f32 const 0; f32 max %0 %1; f32 load 7; f32 add %3 %2; f32 mul %4 %2; f32 param 3; "
+                       "f32 add %5 %6 -> %7");
 }
 
 TEST_CASE("pruning keeps what results need") {

@@ -1,14 +1,14 @@
-// What form-kernels, plan-memory and the kernels compute, against the constant evaluator: two implementations that share
-// nothing but the meaning of the ops. Each function below goes all the way: launches, arena, machine code, a bundle in
-// memory, the runtime.
+// What form-kernels, plan-memory and the kernels compute, against the constant evaluator: two implementations that
+// share nothing but the meaning of the ops. Each function below goes all the way: launches, arena, machine code, a
+// bundle in memory, the runtime.
 #include "Interpret.h"
 #include "Passes.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
 #include "mrcc/Bundle/Bundle.h"
 #include "mrcc/Codegen/Codegen.h"
 #include "mrcc/Driver/Program.h"
 #include "mrcc/runtime.h"
-#include "mlir/Parser/Parser.h"
-#include "mlir/Pass/PassManager.h"
 #include <doctest/doctest.h>
 
 using namespace mlir;
@@ -144,8 +144,10 @@ TEST_CASE("element-wise chains, broadcasts and several results") {
   )");
   for (const char *type : {"i8", "ui8", "i16", "i32", "i64", "f64"}) {
     std::string t = std::string("tensor<2x9x") + type + ">", b = "tensor<2x9xi1>";
-    check("%x: " + t + ", %y: " + t, t, "  %0 = mrc.binary lt %x, %y : (" + t + ", " + t + ") -> " + b + "\n  %1 = mrc.binary add %x, %y : (" + t + ", " + t +
-              ") -> " + t + "\n  %2 = mrc.select %0, %1, %x : (" + b + ", " + t + ", " + t + ") -> " + t + "\n  return %2 : " + t + "\n");
+    check("%x: " + t + ", %y: " + t, t,
+          "  %0 = mrc.binary lt %x, %y : (" + t + ", " + t + ") -> " + b + "\n  %1 = mrc.binary add %x, %y : (" + t +
+              ", " + t + ") -> " + t + "\n  %2 = mrc.select %0, %1, %x : (" + b + ", " + t + ", " + t + ") -> " + t +
+              "\n  return %2 : " + t + "\n");
   }
 }
 
@@ -190,24 +192,32 @@ TEST_CASE("an argument, a constant and one value twice are returned") {
 TEST_CASE("reductions of every kind") {
   for (const char *kind : {"sum", "mean", "max", "min", "prod", "sum_square", "l1", "l2", "log_sum_exp"})
     for (llvm::StringRef axes : {"0", "2", "0, 2", "1, 2", "0, 1, 2"}) {
-      std::string dims = std::string(axes.contains('0') ? "1x" : "3x") + (axes.contains('1') ? "1x" : "5x") + (axes.contains('2') ? "1" : "17");
+      std::string dims = std::string(axes.contains('0') ? "1x" : "3x") + (axes.contains('1') ? "1x" : "5x") +
+                         (axes.contains('2') ? "1" : "17");
       std::string result = "tensor<" + dims + "xf32>";
-      check("%x: tensor<3x5x17xf32>", result, std::string("  %0 = mrc.reduce ") + kind + " %x {axes = array<i64: " + axes.str() + ">} : (tensor<3x5x17xf32>) -> " +
-                result + "\n  return %0 : " + result + "\n", 1e-5);
+      check("%x: tensor<3x5x17xf32>", result,
+            std::string("  %0 = mrc.reduce ") + kind + " %x {axes = array<i64: " + axes.str() +
+                ">} : (tensor<3x5x17xf32>) -> " + result + "\n  return %0 : " + result + "\n",
+            1e-5);
     }
 }
 
 TEST_CASE("arg_reduce keeps the first or the last") {
   for (const char *last : {"true", "false"})
-    check("%x: tensor<4x9xi32>", "tensor<4x1xi64>", std::string("  %0 = mrc.arg_reduce %x {axis = 1 : i64, is_max = true, select_last = ") + last +
+    check("%x: tensor<4x9xi32>", "tensor<4x1xi64>",
+          std::string("  %0 = mrc.arg_reduce %x {axis = 1 : i64, is_max = true, select_last = ") + last +
               "} : (tensor<4x9xi32>) -> tensor<4x1xi64>\n  return %0 : tensor<4x1xi64>\n");
 }
 
 TEST_CASE("pooling") {
   for (const char *kind : {"max_pool", "average_pool", "lp_pool"})
     for (const char *rest : {"ceil_mode = false", "ceil_mode = true, count_include_pad = true"}) {
-      std::string dims = std::string(rest).find("ceil_mode = true") != std::string::npos ? "1x5x7x5xf32" : "1x4x7x5xf32";
-      check("%x: tensor<1x9x13x5xf32>", "tensor<" + dims + ">", std::string("  %0 = mrc.pool ") + kind + " %x {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, dilations = array<i64: 1, 1>, pads = array<i64: 1, 1, 0, 1>, " +
+      std::string dims =
+          std::string(rest).find("ceil_mode = true") != std::string::npos ? "1x5x7x5xf32" : "1x4x7x5xf32";
+      check("%x: tensor<1x9x13x5xf32>", "tensor<" + dims + ">",
+            std::string("  %0 = mrc.pool ") + kind +
+                " %x {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, dilations = array<i64: 1, 1>, pads = "
+                "array<i64: 1, 1, 0, 1>, " +
                 rest + "} : (tensor<1x9x13x5xf32>) -> tensor<" + dims + ">\n  return %0 : tensor<" + dims + ">\n");
     }
 }
@@ -239,8 +249,11 @@ TEST_CASE("products of matrices, with vectors, of integers, with a tail") {
     %2 = mrc.unary gelu %1 : (tensor<2x3x5x4xf32>) -> tensor<2x3x5x4xf32>
     return %2 : tensor<2x3x5x4xf32>
   )");
-  check("%x: tensor<7xf32>, %y: tensor<7xf32>", "tensor<f32>", "  %0 = mrc.matmul %x, %y : (tensor<7xf32>, tensor<7xf32>) -> tensor<f32>\n  return %0 : tensor<f32>\n");
-  check("%x: tensor<5x7xi32>, %y: tensor<7x3xi32>", "tensor<5x3xi32>", "  %0 = mrc.matmul %x, %y : (tensor<5x7xi32>, tensor<7x3xi32>) -> tensor<5x3xi32>\n  return %0 : tensor<5x3xi32>\n");
+  check("%x: tensor<7xf32>, %y: tensor<7xf32>", "tensor<f32>",
+        "  %0 = mrc.matmul %x, %y : (tensor<7xf32>, tensor<7xf32>) -> tensor<f32>\n  return %0 : tensor<f32>\n");
+  check("%x: tensor<5x7xi32>, %y: tensor<7x3xi32>", "tensor<5x3xi32>",
+        "  %0 = mrc.matmul %x, %y : (tensor<5x7xi32>, tensor<7x3xi32>) -> tensor<5x3xi32>\n  return %0 : "
+        "tensor<5x3xi32>\n");
 }
 
 TEST_CASE("movement: tile, pad, gather") {
@@ -266,16 +279,21 @@ TEST_CASE("softmax and norms of f32 and f64") {
   for (const char *t : {"f32", "f64"}) {
     std::string x = std::string("tensor<2x5x12x") + t + ">", c = std::string("tensor<12x") + t + ">";
     for (int axis = 0; axis < 3; ++axis)
-      check("%x: " + x, x, "  %0 = mrc.softmax %x {axis = " + std::to_string(axis) + " : i64} : (" + x + ") -> " + x + "\n  return %0 : " + x + "\n");
-    check("%x: " + x + ", %s: " + c + ", %b: " + c, x, "  %0 = mrc.layer_norm %x, %s, %b {axis = 2 : i64, epsilon = 1.0e-05 : f32} : (" + x + ", " + c + ", " + c + ") -> " + x +
-              "\n  return %0 : " + x + "\n");
-    check("%x: " + x + ", %s: " + c + ", %b: " + c, x, "  %0 = mrc.group_norm %x, %s, %b {groups = 3 : i64, epsilon = 1.0e-05 : f32} : (" + x + ", " + c + ", " + c + ") -> " + x +
-              "\n  return %0 : " + x + "\n");
+      check("%x: " + x, x,
+            "  %0 = mrc.softmax %x {axis = " + std::to_string(axis) + " : i64} : (" + x + ") -> " + x +
+                "\n  return %0 : " + x + "\n");
+    check("%x: " + x + ", %s: " + c + ", %b: " + c, x,
+          "  %0 = mrc.layer_norm %x, %s, %b {axis = 2 : i64, epsilon = 1.0e-05 : f32} : (" + x + ", " + c + ", " + c +
+              ") -> " + x + "\n  return %0 : " + x + "\n");
+    check("%x: " + x + ", %s: " + c + ", %b: " + c, x,
+          "  %0 = mrc.group_norm %x, %s, %b {groups = 3 : i64, epsilon = 1.0e-05 : f32} : (" + x + ", " + c + ", " + c +
+              ") -> " + x + "\n  return %0 : " + x + "\n");
   }
 }
 
 TEST_CASE("attention with a mask") {
-  check("%q: tensor<1x2x5x8xf32>, %k: tensor<1x2x7x8xf32>, %v: tensor<1x2x7x6xf32>, %m: tensor<5x7xf32>", "tensor<1x2x5x6xf32>", R"(
+  check("%q: tensor<1x2x5x8xf32>, %k: tensor<1x2x7x8xf32>, %v: tensor<1x2x7x6xf32>, %m: tensor<5x7xf32>",
+        "tensor<1x2x5x6xf32>", R"(
     %0 = mrc.attention %q, %k, %v, %m {scale = 0.35 : f32} : (tensor<1x2x5x8xf32>, tensor<1x2x7x8xf32>, tensor<1x2x7x6xf32>, tensor<5x7xf32>) -> tensor<1x2x5x6xf32>
     return %0 : tensor<1x2x5x6xf32>
   )");

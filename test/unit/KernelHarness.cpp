@@ -62,23 +62,36 @@ double Tensor::get(const std::vector<int64_t> &where) const {
     return x;
   };
   switch (view_.type) {
-  case DType::f32: return read(float());
-  case DType::f64: return read(double());
-  case DType::f16: return halfToFloat(read(uint16_t()));
+  case DType::f32:
+    return read(float());
+  case DType::f64:
+    return read(double());
+  case DType::f16:
+    return halfToFloat(read(uint16_t()));
   case DType::bf16: {
     uint32_t bits = uint32_t(read(uint16_t())) << 16;
     float x;
     memcpy(&x, &bits, 4);
     return x;
   }
-  case DType::i8: return read(int8_t());
-  case DType::u8: case DType::boolean: return read(uint8_t());
-  case DType::i16: return read(int16_t());
-  case DType::u16: return read(uint16_t());
-  case DType::i32: return read(int32_t());
-  case DType::u32: return read(uint32_t());
-  case DType::i64: return read(int64_t());
-  default: check(false, "no such type"); return 0;
+  case DType::i8:
+    return read(int8_t());
+  case DType::u8:
+  case DType::boolean:
+    return read(uint8_t());
+  case DType::i16:
+    return read(int16_t());
+  case DType::u16:
+    return read(uint16_t());
+  case DType::i32:
+    return read(int32_t());
+  case DType::u32:
+    return read(uint32_t());
+  case DType::i64:
+    return read(int64_t());
+  default:
+    check(false, "no such type");
+    return 0;
   }
 }
 
@@ -86,23 +99,35 @@ void Tensor::set(const std::vector<int64_t> &where, double value) {
   char *p = const_cast<char *>(at(where));
   auto write = [&](auto x) { memcpy(p, &x, sizeof x); };
   switch (view_.type) {
-  case DType::f32: return write(float(value));
-  case DType::f64: return write(value);
-  case DType::f16: return write(_Float16(float(value)));
+  case DType::f32:
+    return write(float(value));
+  case DType::f64:
+    return write(value);
+  case DType::f16:
+    return write(_Float16(float(value)));
   case DType::bf16: {
     float x = value;
     uint32_t bits;
     memcpy(&bits, &x, 4);
     return write(uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16));
   }
-  case DType::i8: return write(int8_t(value));
-  case DType::u8: case DType::boolean: return write(uint8_t(value));
-  case DType::i16: return write(int16_t(value));
-  case DType::u16: return write(uint16_t(value));
-  case DType::i32: return write(int32_t(value));
-  case DType::u32: return write(uint32_t(value));
-  case DType::i64: return write(int64_t(value));
-  default: check(false, "no such type");
+  case DType::i8:
+    return write(int8_t(value));
+  case DType::u8:
+  case DType::boolean:
+    return write(uint8_t(value));
+  case DType::i16:
+    return write(int16_t(value));
+  case DType::u16:
+    return write(uint16_t(value));
+  case DType::i32:
+    return write(int32_t(value));
+  case DType::u32:
+    return write(uint32_t(value));
+  case DType::i64:
+    return write(int64_t(value));
+  default:
+    check(false, "no such type");
   }
 }
 
@@ -161,7 +186,9 @@ Mapped::Mapped(const CodeImage &image) {
 
 Mapped::~Mapped() { munmap(base, size); }
 
-KernelFunction *Mapped::function(size_t kernel) const { return reinterpret_cast<KernelFunction *>(base + offsets[kernel]); }
+KernelFunction *Mapped::function(size_t kernel) const {
+  return reinterpret_cast<KernelFunction *>(base + offsets[kernel]);
+}
 
 Compiled::Compiled(LaunchSite site, const Target &target) {
   const KernelFamily *family = KernelFamily::find(site.family);
@@ -201,8 +228,8 @@ void Compiled::call(const std::vector<Tensor *> &tensors, int64_t parts) const {
   free(scratch);
 }
 
-LaunchSite makeSite(std::string family, const std::vector<Tensor *> &tensors, std::map<std::string, std::vector<int64_t>> config,
-                    const std::string &body, unsigned outputs) {
+LaunchSite makeSite(std::string family, const std::vector<Tensor *> &tensors,
+                    std::map<std::string, std::vector<int64_t>> config, const std::string &body, unsigned outputs) {
   LaunchSite site;
   site.family = std::move(family);
   site.config = std::move(config);

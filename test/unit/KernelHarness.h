@@ -14,8 +14,8 @@ namespace mrcc::testing {
 class Tensor {
 public:
   Tensor() = default;
-  /// Row-major by default; `order` lists dimensions from slowest to fastest in memory. `pitch` elements are added to each
-  /// stride but the innermost, as in a slice of something bigger.
+  /// Row-major by default; `order` lists dimensions from slowest to fastest in memory. `pitch` elements are added to
+  /// each stride but the innermost, as in a slice of something bigger.
   Tensor(DType type, std::vector<int64_t> dims, std::vector<int> order = {}, int64_t pitch = 0);
   Tensor &random(unsigned seed, double low = -1, double high = 1);
   /// Repeats along these dimensions: their strides become 0.
@@ -63,8 +63,9 @@ public:
 };
 
 /// The site of `family` over these tensors, outputs first.
-LaunchSite makeSite(std::string family, const std::vector<Tensor *> &tensors, std::map<std::string, std::vector<int64_t>> config,
-                    const std::string &body = "", unsigned outputs = 1);
+LaunchSite makeSite(std::string family, const std::vector<Tensor *> &tensors,
+                    std::map<std::string, std::vector<int64_t>> config, const std::string &body = "",
+                    unsigned outputs = 1);
 
 /// Whether this machine runs the target's code.
 bool runsHere(const Target &target);

@@ -17,10 +17,11 @@ static std::vector<const Target *> targets() {
   return all;
 }
 
-
 /// A loop launch over these tensors, in one piece and in three; both must give `expected` at every output point.
-static BoundLaunch check(const Target &target, Tensor &out, std::vector<Tensor *> in, std::map<std::string, Dims> config, const std::string &body,
-                         const std::function<double(const Dims &)> &expected, double tolerance, const std::string &combine = "") {
+static BoundLaunch check(const Target &target, Tensor &out, std::vector<Tensor *> in,
+                         std::map<std::string, Dims> config, const std::string &body,
+                         const std::function<double(const Dims &)> &expected, double tolerance,
+                         const std::string &combine = "") {
   std::vector<Tensor *> all{&out};
   all.insert(all.end(), in.begin(), in.end());
   LaunchSite site = makeSite("loop", all, config, body);
@@ -41,14 +42,16 @@ static BoundLaunch check(const Target &target, Tensor &out, std::vector<Tensor *
       else
         same &= a == first[i] || (std::isnan(a) && std::isnan(first[i]));
       ++i;
-      double e = expected(at), error = a == e || (std::isnan(a) && std::isnan(e)) ? 0 : std::fabs(a - e) / std::max(1.0, std::fabs(e));
+      double e = expected(at),
+             error = a == e || (std::isnan(a) && std::isnan(e)) ? 0 : std::fabs(a - e) / std::max(1.0, std::fabs(e));
       if (!(error <= worst)) {
         worst = std::isnan(error) ? HUGE_VAL : error;
         got = a;
         wanted = e;
       }
     });
-    CHECK_MESSAGE(worst <= tolerance, target.name << " " << kernel.bound.kernel.key() << ": " << got << ", expected " << wanted);
+    CHECK_MESSAGE(worst <= tolerance,
+                  target.name << " " << kernel.bound.kernel.key() << ": " << got << ", expected " << wanted);
     CHECK_MESSAGE(same, target.name << " " << kernel.bound.kernel.key() << ": three parts differ from one");
     CHECK(out.untouchedAround());
   }
@@ -61,17 +64,24 @@ TEST_CASE("maps over sizes, types and layouts") {
   for (const Target *target : targets())
     for (int64_t n : {1, 3, 7, 13, 17, 64, 100})
       for (int64_t m : {1, 5, 33})
-        for (DType type : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8, DType::u8, DType::i16, DType::i32, DType::i64})
+        for (DType type : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8, DType::u8, DType::i16,
+                           DType::i32, DType::i64})
           for (int layout = 0; layout < 4; ++layout) {
             std::vector<int> order = layout == 1 ? std::vector<int>{1, 0} : std::vector<int>{0, 1};
-            Tensor a(type, {m, n}, order, layout == 2 ? 5 : 0), b(type, {m, n}, {}, layout == 3 ? 3 : 0), out(type, {m, n});
+            Tensor a(type, {m, n}, order, layout == 2 ? 5 : 0), b(type, {m, n}, {}, layout == 3 ? 3 : 0),
+                out(type, {m, n});
             a.random(1, 0, 50);
             b.random(2, 0, 50);
             if (layout == 3)
               b.broadcast({0});
             std::string t = text(type);
-            check(*target, out, {&a, &b}, {{"extents", {m, n}}}, t + " load 0; " + t + " load 1; " + t + " add %0 %1 -> %2",
-                  [&](const Dims &at) { return a.get(at) + b.get(at); }, type == DType::f16 ? 0x1p-10 : type == DType::bf16 ? 0x1p-7 : 1e-7);
+            check(
+                *target, out, {&a, &b}, {{"extents", {m, n}}},
+                t + " load 0; " + t + " load 1; " + t + " add %0 %1 -> %2",
+                [&](const Dims &at) { return a.get(at) + b.get(at); },
+                type == DType::f16    ? 0x1p-10
+                : type == DType::bf16 ? 0x1p-7
+                                      : 1e-7);
           }
 }
 
@@ -87,8 +97,10 @@ TEST_CASE("broadcast patterns of rank 4") {
         if (mask >> d & 1)
           repeated.push_back(d);
       b.broadcast(repeated);
-      check(*target, out, {&a, &b}, {{"extents", dims}}, "f32 load 0; f32 load 1; f32 mul %0 %1; f32 exp %1; f32 add %2 %3 -> %4",
-            [&](const Dims &at) { return float(a.get(at) * b.get(at)) + std::exp(b.get(at)); }, 3e-7);
+      check(
+          *target, out, {&a, &b}, {{"extents", dims}},
+          "f32 load 0; f32 load 1; f32 mul %0 %1; f32 exp %1; f32 add %2 %3 -> %4",
+          [&](const Dims &at) { return float(a.get(at) * b.get(at)) + std::exp(b.get(at)); }, 3e-7);
     }
 }
 
@@ -114,7 +126,8 @@ TEST_CASE("negative strides, index and immediates") {
       Tensor x(DType::f32, {3, n}), out(DType::f32, {3, n});
       x.random(6);
       LaunchSite site = makeSite("loop", {&out, &x}, {{"extents", {3, n}}},
-                                 "f32 load 0; i64 iter 0; i64 iter 1; i64 param 0; i64 mul %1 %3; i64 add %4 %2; f32 cast %5; f32 param 1; f32 mul %6 %7; f32 add %0 %8 -> %9");
+                                 "f32 load 0; i64 iter 0; i64 iter 1; i64 param 0; i64 mul %1 %3; i64 add %4 %2; f32 "
+                                 "cast %5; f32 param 1; f32 mul %6 %7; f32 add %0 %8 -> %9");
       float factor = 0.5f;
       int64_t bits = 0;
       memcpy(&bits, &factor, 4);
@@ -126,7 +139,9 @@ TEST_CASE("negative strides, index and immediates") {
       char *views[] = {out.data(), x.data() + (n - 1) * 4};
       k.function(views, k.bound.params.data(), 0, k.bound.units, nullptr);
       bool good = true;
-      out.each([&](auto &at) { good &= out.get(at) == float(float(x.get({at[0], n - 1 - at[1]})) + float(at[0] * 1000 + at[1]) * 0.5f); });
+      out.each([&](auto &at) {
+        good &= out.get(at) == float(float(x.get({at[0], n - 1 - at[1]})) + float(at[0] * 1000 + at[1]) * 0.5f);
+      });
       CHECK(good);
     }
 }
@@ -137,12 +152,14 @@ TEST_CASE("several outputs, booleans, mixed widths") {
       Tensor a(DType::u8, {n}), b(DType::f32, {n}), y(DType::f32, {n}), c(DType::boolean, {n}), i(DType::i64, {n});
       a.random(7, 0, 255);
       b.random(8, 0, 255);
-      LaunchSite site = makeSite("loop", {&y, &c, &i, &a, &b}, {{"extents", {n}}},
-                                 "u8 load 0; f32 load 1; f32 cast %0; bool lt %2 %1; f32 select %3 %2 %1; i64 cast %0 -> %4 %3 %5", 3);
+      LaunchSite site = makeSite(
+          "loop", {&y, &c, &i, &a, &b}, {{"extents", {n}}},
+          "u8 load 0; f32 load 1; f32 cast %0; bool lt %2 %1; f32 select %3 %2 %1; i64 cast %0 -> %4 %3 %5", 3);
       Compiled(site, *target).call({&y, &c, &i, &a, &b}, 2);
       bool good = true;
       for (int64_t k = 0; k < n; ++k)
-        good &= y.get({k}) == std::min(a.get({k}), b.get({k})) && c.get({k}) == (a.get({k}) < b.get({k})) && i.get({k}) == a.get({k});
+        good &= y.get({k}) == std::min(a.get({k}), b.get({k})) && c.get({k}) == (a.get({k}) < b.get({k})) &&
+                i.get({k}) == a.get({k});
       CHECK(good);
     }
 }
@@ -208,10 +225,14 @@ TEST_CASE("reductions over every subset of axes") {
               auto [it, isNew] = totals.try_emplace(at, v);
               double &t = it->second;
               if (!isNew)
-                t = combine == "sum" ? t + v : combine == "prod" ? t * v : combine == "max" ? std::max(t, v) : std::min(t, v);
+                t = combine == "sum"    ? t + v
+                    : combine == "prod" ? t * v
+                    : combine == "max"  ? std::max(t, v)
+                                        : std::min(t, v);
             });
-            check(*target, out, {&x}, {{"extents", dims}, {"reduce", axes}}, "f32 load 0; f32 acc; f32 neg %1 -> %0 %2",
-                  [&](const Dims &at) { return -totals[at]; }, combine == "prod" ? 1e-5 : 2e-6, combine);
+            check(
+                *target, out, {&x}, {{"extents", dims}, {"reduce", axes}}, "f32 load 0; f32 acc; f32 neg %1 -> %0 %2",
+                [&](const Dims &at) { return -totals[at]; }, combine == "prod" ? 1e-5 : 2e-6, combine);
           }
 }
 
@@ -232,7 +253,9 @@ TEST_CASE("reductions of integers and halves") {
             it->second = combine == "max" ? std::max(it->second, v) : std::min(it->second, v);
           });
           std::string t = text(type);
-          check(*target, out, {&x}, {{"extents", dims}, {"reduce", axes}}, t + " load 0; " + t + " acc -> %0 %1", [&](const Dims &at) { return totals[at]; }, 0, combine);
+          check(
+              *target, out, {&x}, {{"extents", dims}, {"reduce", axes}}, t + " load 0; " + t + " acc -> %0 %1",
+              [&](const Dims &at) { return totals[at]; }, 0, combine);
         }
 }
 
@@ -243,7 +266,9 @@ TEST_CASE("maximum and minimum let NaN through") {
         Tensor x(DType::f32, {100}), out = spread(Tensor(DType::f32, {1}), {0});
         x.random(17);
         x.set({place}, NAN);
-        check(*target, out, {&x}, {{"extents", {100}}, {"reduce", {0}}}, "f32 load 0; f32 acc -> %0 %1", [&](const Dims &) { return NAN; }, 0, combine);
+        check(
+            *target, out, {&x}, {{"extents", {100}}, {"reduce", {0}}}, "f32 load 0; f32 acc -> %0 %1",
+            [&](const Dims &) { return NAN; }, 0, combine);
       }
 }
 
@@ -270,8 +295,10 @@ TEST_CASE("index of the maximum and minimum") {
               index = i;
           });
           std::string t = text(type);
-          check(*target, out, {&x}, {{"extents", dims}, {"reduce", {axis}}}, t + " load 0; i64 iter " + std::to_string(axis) + "; i64 acc 1 -> %0 %1 %2",
-                [&](const Dims &at) { return double(best[at].second); }, 0, combine);
+          check(
+              *target, out, {&x}, {{"extents", dims}, {"reduce", {axis}}},
+              t + " load 0; i64 iter " + std::to_string(axis) + "; i64 acc 1 -> %0 %1 %2",
+              [&](const Dims &at) { return double(best[at].second); }, 0, combine);
         }
 }
 
@@ -279,7 +306,8 @@ TEST_CASE("two sums and an epilogue with extras") {
   const Dims dims{6, 33, 50};
   for (const Target *target : targets())
     for (int64_t axis : {1, 2}) {
-      Tensor x(DType::f32, dims), bias = reducedLike(DType::f32, dims, {axis}), out = spread(reducedLike(DType::f32, dims, {axis}), {axis});
+      Tensor x(DType::f32, dims), bias = reducedLike(DType::f32, dims, {axis}),
+                                  out = spread(reducedLike(DType::f32, dims, {axis}), {axis});
       x.random(23);
       bias.random(24);
       bias.broadcast({int(axis)});
@@ -290,13 +318,15 @@ TEST_CASE("two sums and an epilogue with extras") {
         sums[at].first += v;
         sums[at].second += v * v;
       });
-      check(*target, out, {&x, &bias}, {{"extents", dims}, {"reduce", {axis}}},
-            "f32 load 0; f32 mul %0 %0; f32 acc; f32 acc 1; f32 load 1; f32 div %3 %2; f32 add %5 %4; f32 tanh %6 -> %0 %1 %7",
-            [&](const Dims &at) {
-              auto [s, q] = sums[at];
-              return std::tanh(q / s + bias.get(at));
-            },
-            1e-4, "sum sum");
+      check(
+          *target, out, {&x, &bias}, {{"extents", dims}, {"reduce", {axis}}},
+          "f32 load 0; f32 mul %0 %0; f32 acc; f32 acc 1; f32 load 1; f32 div %3 %2; f32 add %5 %4; f32 tanh %6 -> %0 "
+          "%1 %7",
+          [&](const Dims &at) {
+            auto [s, q] = sums[at];
+            return std::tanh(q / s + bias.get(at));
+          },
+          1e-4, "sum sum");
     }
 }
 
@@ -304,26 +334,34 @@ TEST_CASE("long sums stay accurate") {
   for (const Target *target : targets())
     for (bool inner : {true, false}) {
       const int64_t n = 200000, c = 24;
-      Tensor x(DType::f32, inner ? Dims{2, n} : Dims{n, c}), out = spread(Tensor(DType::f32, inner ? Dims{2, 1} : Dims{1, c}), {inner ? 1 : 0});
+      Tensor x(DType::f32, inner ? Dims{2, n} : Dims{n, c}),
+          out = spread(Tensor(DType::f32, inner ? Dims{2, 1} : Dims{1, c}), {inner ? 1 : 0});
       x.random(29, 0, 1);
       std::map<int64_t, double> sums;
       x.each([&](auto &at) { sums[at[inner ? 0 : 1]] += x.get(at); });
-      check(*target, out, {&x}, {{"extents", x.dims()}, {"reduce", {inner ? 1 : 0}}}, "f32 load 0; f32 acc -> %0 %1",
-            [&](const Dims &at) { return sums[at[inner ? 0 : 1]]; }, 3e-6, "sum");
+      check(
+          *target, out, {&x}, {{"extents", x.dims()}, {"reduce", {inner ? 1 : 0}}}, "f32 load 0; f32 acc -> %0 %1",
+          [&](const Dims &at) { return sums[at[inner ? 0 : 1]]; }, 3e-6, "sum");
     }
 }
 
 TEST_CASE("empty domains") {
   for (const Target *target : targets()) {
     Tensor x(DType::f32, {3, 0}), out = spread(Tensor(DType::f32, {3, 1}), {1});
-    check(*target, out, {&x}, {{"extents", {3, 0}}, {"reduce", {1}}}, "f32 load 0; f32 acc -> %0 %1", [](const Dims &) { return 0; }, 0, "sum");
-    check(*target, out, {&x}, {{"extents", {3, 0}}, {"reduce", {1}}}, "f32 load 0; f32 acc -> %0 %1", [](const Dims &) { return -HUGE_VAL; }, 0, "max");
+    check(
+        *target, out, {&x}, {{"extents", {3, 0}}, {"reduce", {1}}}, "f32 load 0; f32 acc -> %0 %1",
+        [](const Dims &) { return 0; }, 0, "sum");
+    check(
+        *target, out, {&x}, {{"extents", {3, 0}}, {"reduce", {1}}}, "f32 load 0; f32 acc -> %0 %1",
+        [](const Dims &) { return -HUGE_VAL; }, 0, "max");
     Tensor none(DType::f32, {4, 0, 3});
     Tensor y = none;
     check(*target, none, {&y}, {{"extents", {4, 0, 3}}}, "f32 load 0 -> %0", [](const Dims &) { return 0; }, 0);
     Tensor scalar(DType::f32, {}), result(DType::f32, {});
     scalar.set({}, 2.5);
-    check(*target, result, {&scalar}, {{"extents", {}}}, "f32 load 0; f32 exp %0 -> %1", [](const Dims &) { return std::exp(2.5); }, 3e-7);
+    check(
+        *target, result, {&scalar}, {{"extents", {}}}, "f32 load 0; f32 exp %0 -> %1",
+        [](const Dims &) { return std::exp(2.5); }, 3e-7);
   }
 }
 
@@ -337,7 +375,8 @@ TEST_CASE("pooling windows") {
     bool planar;
   };
   for (const Target *target : targets())
-    for (Window p : {Window{7, 9, 24, 3, 2, 1, false}, Window{8, 8, 5, 2, 2, 0, false}, Window{6, 20, 7, 3, 1, 1, true}, Window{5, 40, 3, 3, 2, 1, true}, Window{4, 4, 100, 4, 4, 0, false}})
+    for (Window p : {Window{7, 9, 24, 3, 2, 1, false}, Window{8, 8, 5, 2, 2, 0, false}, Window{6, 20, 7, 3, 1, 1, true},
+                     Window{5, 40, 3, 3, 2, 1, true}, Window{4, 4, 100, 4, 4, 0, false}})
       for (bool isMax : {true, false}) {
         int64_t oh = (p.h + 2 * p.pad - p.kernel) / p.stride + 1, ow = (p.w + 2 * p.pad - p.kernel) / p.stride + 1;
         std::vector<int> order = p.planar ? std::vector<int>{0, 3, 1, 2} : std::vector<int>{};
@@ -349,8 +388,9 @@ TEST_CASE("pooling windows") {
         uint32_t inside = e.integer(DType::boolean, 1);
         for (int d = 0; d < 2; ++d) {
           uint32_t n = e.extent(0, 1 + d);
-          uint32_t pos = e.binary(BinaryKind::add, e.binary(BinaryKind::mul, e.iter(1 + d), e.integer(DType::i64, p.stride)),
-                                  e.binary(BinaryKind::sub, e.iter(4 + d), e.integer(DType::i64, p.pad)));
+          uint32_t pos =
+              e.binary(BinaryKind::add, e.binary(BinaryKind::mul, e.iter(1 + d), e.integer(DType::i64, p.stride)),
+                       e.binary(BinaryKind::sub, e.iter(4 + d), e.integer(DType::i64, p.pad)));
           inside = e.binary(BinaryKind::logical_and, inside, e.binary(BinaryKind::ge, pos, e.integer(DType::i64, 0)));
           inside = e.binary(BinaryKind::logical_and, inside, e.binary(BinaryKind::lt, pos, n));
           at.push_back(e.clampIndex(pos, n));
@@ -361,12 +401,14 @@ TEST_CASE("pooling windows") {
           uint32_t top = e.select(inside, v, e.constant(DType::f32, -HUGE_VAL));
           e.results = {top, e.acc(DType::f32)};
         } else {
-          uint32_t zero = e.constant(DType::f32, 0), sum = e.select(inside, v, zero), count = e.select(inside, e.constant(DType::f32, 1), zero);
+          uint32_t zero = e.constant(DType::f32, 0), sum = e.select(inside, v, zero),
+                   count = e.select(inside, e.constant(DType::f32, 1), zero);
           e.results = {sum, count, e.binary(BinaryKind::div, e.acc(DType::f32, 0), e.acc(DType::f32, 1))};
         }
         Tensor out = y;
         std::string body = e.str();
-        LaunchSite made = makeSite("loop", {&out, &x}, {{"extents", {2, oh, ow, p.channels, p.kernel, p.kernel}}, {"reduce", {4, 5}}}, body);
+        LaunchSite made = makeSite(
+            "loop", {&out, &x}, {{"extents", {2, oh, ow, p.channels, p.kernel, p.kernel}}, {"reduce", {4, 5}}}, body);
         for (int i = 0; i < 2; ++i) {
           made.views[0].dims.push_back(1);
           made.views[0].strides.push_back(0);
@@ -402,8 +444,10 @@ TEST_CASE("nearest and linear resize") {
         std::vector<int> order = planar ? std::vector<int>{2, 0, 1} : std::vector<int>{};
         Tensor x(DType::f32, {5, 7, channels}, order), y(DType::f32, {11, 20, channels}, order);
         x.random(37);
-        std::string head = "i64 iter 0; i64 iter 1; i64 iter 2; i64 extent 0 0; i64 extent 0 1; f32 const 0.45; f32 const 0.35; f32 cast %0; f32 cast %1; "
-                           "f32 mul %7 %5; f32 mul %8 %6; f32 floor %9; f32 floor %10; i64 cast %11; i64 cast %12; i64 clamp_index %13 %3; i64 clamp_index %14 %4; ";
+        std::string head = "i64 iter 0; i64 iter 1; i64 iter 2; i64 extent 0 0; i64 extent 0 1; f32 const 0.45; f32 "
+                           "const 0.35; f32 cast %0; f32 cast %1; "
+                           "f32 mul %7 %5; f32 mul %8 %6; f32 floor %9; f32 floor %10; i64 cast %11; i64 cast %12; i64 "
+                           "clamp_index %13 %3; i64 clamp_index %14 %4; ";
         auto at = [&](const Dims &o, double &fy, double &fx) {
           float sy = float(o[0]) * 0.45f, sx = float(o[1]) * 0.35f;
           fy = sy - std::floor(sy);
@@ -411,25 +455,32 @@ TEST_CASE("nearest and linear resize") {
           return std::pair(int64_t(sy), int64_t(sx));
         };
         auto clamp = [](int64_t v, int64_t n) { return std::min(std::max<int64_t>(v, 0), n - 1); };
-        check(*target, y, {&x}, {{"extents", y.dims()}}, head + "f32 load_at 0 %15 %16 %2 -> %17",
-              [&](const Dims &o) {
-                double fy, fx;
-                auto [a, b] = at(o, fy, fx);
-                return x.get({clamp(a, 5), clamp(b, 7), o[2]});
-              },
-              0);
-        std::string body = head + c(1) + "; i64 add %13 %17; i64 add %14 %17; i64 clamp_index %18 %3; i64 clamp_index %19 %4; f32 load_at 0 %15 %16 %2; "
-                           "f32 load_at 0 %15 %21 %2; f32 load_at 0 %20 %16 %2; f32 load_at 0 %20 %21 %2; f32 sub %9 %11; f32 sub %10 %12; f32 sub %23 %22; "
-                           "f32 mul %28 %27; f32 add %22 %29; f32 sub %25 %24; f32 mul %31 %27; f32 add %24 %32; f32 sub %33 %30; f32 mul %34 %26; f32 add %30 %35 -> %36";
-        check(*target, y, {&x}, {{"extents", y.dims()}}, body,
-              [&](const Dims &o) {
-                double fy, fx;
-                auto [a, b] = at(o, fy, fx);
-                auto v = [&](int64_t i, int64_t j) { return x.get({clamp(i, 5), clamp(j, 7), o[2]}); };
-                double top = v(a, b) + (v(a, b + 1) - v(a, b)) * fx, low = v(a + 1, b) + (v(a + 1, b + 1) - v(a + 1, b)) * fx;
-                return top + (low - top) * fy;
-              },
-              1e-6);
+        check(
+            *target, y, {&x}, {{"extents", y.dims()}}, head + "f32 load_at 0 %15 %16 %2 -> %17",
+            [&](const Dims &o) {
+              double fy, fx;
+              auto [a, b] = at(o, fy, fx);
+              return x.get({clamp(a, 5), clamp(b, 7), o[2]});
+            },
+            0);
+        std::string body = head + c(1) +
+                           "; i64 add %13 %17; i64 add %14 %17; i64 clamp_index %18 %3; i64 clamp_index %19 %4; f32 "
+                           "load_at 0 %15 %16 %2; "
+                           "f32 load_at 0 %15 %21 %2; f32 load_at 0 %20 %16 %2; f32 load_at 0 %20 %21 %2; f32 sub %9 "
+                           "%11; f32 sub %10 %12; f32 sub %23 %22; "
+                           "f32 mul %28 %27; f32 add %22 %29; f32 sub %25 %24; f32 mul %31 %27; f32 add %24 %32; f32 "
+                           "sub %33 %30; f32 mul %34 %26; f32 add %30 %35 -> %36";
+        check(
+            *target, y, {&x}, {{"extents", y.dims()}}, body,
+            [&](const Dims &o) {
+              double fy, fx;
+              auto [a, b] = at(o, fy, fx);
+              auto v = [&](int64_t i, int64_t j) { return x.get({clamp(i, 5), clamp(j, 7), o[2]}); };
+              double top = v(a, b) + (v(a, b + 1) - v(a, b)) * fx,
+                     low = v(a + 1, b) + (v(a + 1, b + 1) - v(a + 1, b)) * fx;
+              return top + (low - top) * fy;
+            },
+            1e-6);
       }
 }
 
@@ -440,18 +491,22 @@ TEST_CASE("gather of rows and of elements") {
       table.random(41);
       for (int64_t i = 0; i < 4; ++i)
         index.set({i}, double(i * 2 - 3)); // -3, -1, 1, 3
-      std::string body = "i64 iter 0; i64 iter 1; i64 load_at 1 %0; i64 extent 0 0; i64 const 0; bool lt %2 %4; i64 add %2 %3; i64 select %5 %6 %2; "
+      std::string body = "i64 iter 0; i64 iter 1; i64 load_at 1 %0; i64 extent 0 0; i64 const 0; bool lt %2 %4; i64 "
+                         "add %2 %3; i64 select %5 %6 %2; "
                          "i64 clamp_index %7 %3; f32 load_at 0 %8 %1 -> %9";
-      check(*target, out, {&table, &index}, {{"extents", {4, width}}}, body,
-            [&](const Dims &at) {
-              int64_t i = at[0] * 2 - 3;
-              return table.get({i < 0 ? i + 9 : i, at[1]});
-            },
-            0);
+      check(
+          *target, out, {&table, &index}, {{"extents", {4, width}}}, body,
+          [&](const Dims &at) {
+            int64_t i = at[0] * 2 - 3;
+            return table.get({i < 0 ? i + 9 : i, at[1]});
+          },
+          0);
       Tensor where(DType::i32, {4, width});
       where.each([&](auto &at) { where.set(at, double((at[0] * 5 + at[1] * 3) % 9)); });
-      check(*target, out, {&table, &where}, {{"extents", {4, width}}}, "i32 load 1; i64 cast %0; i64 iter 1; f32 load_at 0 %1 %2 -> %3",
-            [&](const Dims &at) { return table.get({int64_t(where.get(at)), at[1]}); }, 0);
+      check(
+          *target, out, {&table, &where}, {{"extents", {4, width}}},
+          "i32 load 1; i64 cast %0; i64 iter 1; f32 load_at 0 %1 %2 -> %3",
+          [&](const Dims &at) { return table.get({int64_t(where.get(at)), at[1]}); }, 0);
     }
 }
 
@@ -459,8 +514,9 @@ TEST_CASE("an operand both loaded and indexed") {
   for (const Target *target : targets()) {
     Tensor x(DType::i64, {6, 20}), out(DType::i64, {6, 20});
     x.each([&](auto &at) { x.set(at, double((at[0] * 7 + at[1]) % 6)); });
-    check(*target, out, {&x}, {{"extents", {6, 20}}}, "i64 load 0; i64 iter 1; i64 load_at 0 %0 %1 -> %2",
-          [&](const Dims &at) { return x.get({int64_t(x.get(at)), at[1]}); }, 0);
+    check(
+        *target, out, {&x}, {{"extents", {6, 20}}}, "i64 load 0; i64 iter 1; i64 load_at 0 %0 %1 -> %2",
+        [&](const Dims &at) { return x.get({int64_t(x.get(at)), at[1]}); }, 0);
   }
 }
 
@@ -477,7 +533,9 @@ TEST_CASE("all permutations of rank 4") {
           Tensor x(type, dims, order), out(type, dims);
           x.random(43, 0, type == DType::boolean ? 1.99 : 200);
           std::string t = text(type);
-          check(*target, out, {&x}, {{"extents", dims}}, t + " load 0 -> %0", [&](const Dims &at) { return x.get(at); }, 0);
+          check(
+              *target, out, {&x}, {{"extents", dims}}, t + " load 0 -> %0", [&](const Dims &at) { return x.get(at); },
+              0);
         } while (std::next_permutation(order.begin(), order.end()));
       }
 }
@@ -485,15 +543,19 @@ TEST_CASE("all permutations of rank 4") {
 TEST_CASE("transpositions with arithmetic") {
   for (const Target *target : targets())
     for (Dims dims : {Dims{3, 40, 70}, Dims{1, 16, 16}, Dims{2, 200, 17}}) {
-      Tensor x(DType::f32, dims, {0, 2, 1}), y(DType::f32, dims), bias(DType::f32, dims), out(DType::f32, dims), z(DType::u8, dims, {0, 2, 1});
+      Tensor x(DType::f32, dims, {0, 2, 1}), y(DType::f32, dims), bias(DType::f32, dims), out(DType::f32, dims),
+          z(DType::u8, dims, {0, 2, 1});
       x.random(47);
       y.random(48);
       z.random(49, 0, 255);
       bias.random(50);
       bias.broadcast({0, 1});
-      auto bound = check(*target, out, {&x, &y, &bias, &z}, {{"extents", dims}},
-                         "f32 load 0; f32 load 1; f32 load 2; u8 load 3; f32 cast %3; f32 add %0 %1; f32 mul %5 %2; f32 sigmoid %6; f32 add %7 %4 -> %8",
-                         [&](const Dims &at) { return 1 / (1 + std::exp(-(x.get(at) + y.get(at)) * bias.get(at))) + z.get(at); }, 1e-6);
+      auto bound = check(
+          *target, out, {&x, &y, &bias, &z}, {{"extents", dims}},
+          "f32 load 0; f32 load 1; f32 load 2; u8 load 3; f32 cast %3; f32 add %0 %1; f32 mul %5 %2; f32 sigmoid %6; "
+          "f32 add %7 %4 -> %8",
+          [&](const Dims &at) { return 1 / (1 + std::exp(-(x.get(at) + y.get(at)) * bias.get(at))) + z.get(at); },
+          1e-6);
       CHECK(bound.kernel.config.count("transpose"));
     }
 }
@@ -504,11 +566,13 @@ TEST_CASE("extents and strides are not in descriptions") {
   const Target &target = Target::all()[1];
   auto key = [&](Dims dims) {
     Tensor a(DType::f32, dims, {}, 3), out(DType::f32, dims);
-    return Compiled(makeSite("loop", {&out, &a}, {{"extents", dims}}, "f32 load 0; f32 exp %0 -> %1"), target).bound.kernel.key();
+    return Compiled(makeSite("loop", {&out, &a}, {{"extents", dims}}, "f32 load 0; f32 exp %0 -> %1"), target)
+        .bound.kernel.key();
   };
   CHECK(key({4, 20, 48}) == key({7, 31, 64}));
   Tensor a(DType::f32, {4, 20, 48}), out(DType::f32, {4, 20, 48});
-  auto merged = Compiled(makeSite("loop", {&out, &a}, {{"extents", {4, 20, 48}}}, "f32 load 0; f32 exp %0 -> %1"), target).bound;
+  auto merged =
+      Compiled(makeSite("loop", {&out, &a}, {{"extents", {4, 20, 48}}}, "f32 load 0; f32 exp %0 -> %1"), target).bound;
   CHECK(merged.kernel.config.at("rank") == 1); // contiguous dims are one
 }
 
@@ -523,15 +587,19 @@ TEST_CASE("refused launches") {
     return bound ? std::string() : llvm::toString(bound.takeError());
   };
   CHECK(refusal({}, "f32 load 0 -> %0") == "loop: no extents");
-  CHECK(refusal({{"extents", {4}}, {"reduce", {1}}}, "f32 load 0; f32 acc -> %0 %1", "sum") == "loop: reduced dimension 1 of 1");
+  CHECK(refusal({{"extents", {4}}, {"reduce", {1}}}, "f32 load 0; f32 acc -> %0 %1", "sum") ==
+        "loop: reduced dimension 1 of 1");
   CHECK(refusal({{"extents", {4}}, {"reduce", {0}}}, "f32 load 0 -> %0") == "loop: reduced dimensions without combine");
-  CHECK(refusal({{"extents", {4}}, {"reduce", {0}}}, "f32 load 0; f32 acc -> %0 %1", "median") == "loop: unknown combine 'median'");
+  CHECK(refusal({{"extents", {4}}, {"reduce", {0}}}, "f32 load 0; f32 acc -> %0 %1", "median") ==
+        "loop: unknown combine 'median'");
   CHECK(refusal({{"extents", {4}}}, "f32 load 1 -> %0") == "loop: operand 1 of 1");
   CHECK(refusal({{"extents", {4}}}, "f64 load 0 -> %0") == "loop: operand 0 is f32, the body loads f64");
   CHECK(refusal({{"extents", {4}}}, "i64 iter 1; f32 cast %0 -> %1") == "loop: iter 1 of 1 dimensions");
-  CHECK(refusal({{"extents", {4}}}, "i64 iter 0; f32 load_at 0 %0 %0 -> %1") == "loop: load_at with 2 indices of operand 0 with 1 dimensions");
+  CHECK(refusal({{"extents", {4}}}, "i64 iter 0; f32 load_at 0 %0 %0 -> %1") ==
+        "loop: load_at with 2 indices of operand 0 with 1 dimensions");
   CHECK(refusal({{"extents", {4}}}, "i64 param 0; f32 cast %0 -> %1") == "loop: param 0 of 0 immediates");
-  CHECK(refusal({{"extents", {4}}}, "f32 load 0 -> %0 %0") == "loop: the body has 2 results, expected 0 combined and 1 stored");
+  CHECK(refusal({{"extents", {4}}}, "f32 load 0 -> %0 %0") ==
+        "loop: the body has 2 results, expected 0 combined and 1 stored");
   CHECK(refusal({{"extents", {4}}}, "f32 load 0; i32 cast %0 -> %1") == "loop: result 0 is i32, its view f32");
   CHECK(refusal({{"extents", {4, 2}}}, "f32 load 0 -> %0") == "loop: view 0 has 1 dimensions, the domain 2");
 }

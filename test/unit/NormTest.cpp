@@ -33,7 +33,8 @@ static double errorOf(const Tensor &out, const std::function<double(const Dims &
 }
 
 /// Runs in one piece and in three; both must be the same.
-static void run(const LaunchSite &site, const Target &target, Tensor &out, std::vector<Tensor *> all, const std::function<double(const Dims &)> &expected, double tolerance) {
+static void run(const LaunchSite &site, const Target &target, Tensor &out, std::vector<Tensor *> all,
+                const std::function<double(const Dims &)> &expected, double tolerance) {
   Compiled kernel(site, target);
   std::vector<double> first;
   for (int64_t parts : {1, 3}) {
@@ -70,14 +71,17 @@ TEST_CASE("softmax along every axis") {
                 at[axis] = 0;
                 sums[at] += std::exp(v);
               });
-              run(makeSite("softmax", {&out, &x}, {{"axis", {axis}}, {"log", {log}}}), *target, out, {&out, &x},
+              run(
+                  makeSite("softmax", {&out, &x}, {{"axis", {axis}}, {"log", {log}}}), *target, out, {&out, &x},
                   [&](const Dims &at) {
                     Dims row = at;
                     row[axis] = 0;
                     double share = std::exp(x.get(at)) / sums[row];
                     return log ? std::log(share) : share;
                   },
-                  type == DType::f16 ? 1e-3 : type == DType::f64 ? 1e-13 : 1e-6);
+                  type == DType::f16   ? 1e-3
+                  : type == DType::f64 ? 1e-13
+                                       : 1e-6);
             }
 }
 
@@ -89,7 +93,10 @@ TEST_CASE("softmax with masked and large values, and a prologue") {
       mask.each([&](auto &at) { mask.set(at, at[1] % 3 == 1 ? -HUGE_VAL : 0); });
       mask.broadcast({0});
       auto value = [&](int64_t i, int64_t j) { return double(float(x.get({i, j}) * 0.125f)) + mask.get({i, j}); };
-      run(makeSite("softmax", {&out, &x, &mask}, {{"axis", {1}}}, "f32 load 0; f32 const 0.125; f32 mul %0 %1; f32 load 1; f32 add %2 %3 -> %4"), *target, out, {&out, &x, &mask},
+      run(
+          makeSite("softmax", {&out, &x, &mask}, {{"axis", {1}}},
+                   "f32 load 0; f32 const 0.125; f32 mul %0 %1; f32 load 1; f32 add %2 %3 -> %4"),
+          *target, out, {&out, &x, &mask},
           [&](const Dims &at) {
             double top = -HUGE_VAL, sum = 0;
             for (int64_t j = 0; j < n; ++j)
@@ -100,7 +107,9 @@ TEST_CASE("softmax with masked and large values, and a prologue") {
           },
           1e-6);
       x.each([&](auto &at) { x.set(at, -HUGE_VAL); }); // nothing to choose from: NaN, as the formula has it
-      run(makeSite("softmax", {&out, &x}, {{"axis", {1}}}), *target, out, {&out, &x}, [](const Dims &) { return NAN; }, 0);
+      run(
+          makeSite("softmax", {&out, &x}, {{"axis", {1}}}), *target, out, {&out, &x}, [](const Dims &) { return NAN; },
+          0);
     }
 }
 
@@ -140,13 +149,19 @@ TEST_CASE("layer norm") {
                 double y = (x.get(at) - mean) / std::sqrt(square + double(1e-5f));
                 return y * (inputs > 1 ? scale.get(at) : 1) + (inputs > 2 ? bias.get(at) : 0);
               };
-              std::map<std::string, Dims> config{{"axis", {axis}}, {"rms", {rms}}, {"epsilon", {bitsOf(1e-5f)}}, {"scale", {inputs > 1}}, {"bias", {inputs > 2}}};
+              std::map<std::string, Dims> config{{"axis", {axis}},
+                                                 {"rms", {rms}},
+                                                 {"epsilon", {bitsOf(1e-5f)}},
+                                                 {"scale", {inputs > 1}},
+                                                 {"bias", {inputs > 2}}};
               std::vector<Tensor *> all{&out, &x, &scale, &bias};
               all.resize(1 + inputs);
               run(makeSite("layer_norm", all, config), *target, out, all, expected, type == DType::f32 ? 3e-6 : 2e-3);
               if (type == DType::f32 && inputs == 3) {
                 all.push_back(&extra);
-                run(makeSite("layer_norm", all, config, "f32 acc; f32 load 3; f32 add %0 %1; f32 silu %2 -> %3"), *target, out, all,
+                run(
+                    makeSite("layer_norm", all, config, "f32 acc; f32 load 3; f32 add %0 %1; f32 silu %2 -> %3"),
+                    *target, out, all,
                     [&](const Dims &at) {
                       double v = expected(at) + extra.get(at);
                       return v / (1 + std::exp(-v));
@@ -169,14 +184,16 @@ TEST_CASE("a far mean does not spoil the variance") {
       for (int64_t j = 0; j < n; ++j)
         square[i] += std::pow(x.get({i, j}) - mean[i], 2) / n;
     }
-    run(makeSite("layer_norm", {&out, &x}, {{"axis", {1}}, {"epsilon", {0}}}), *target, out, {&out, &x},
+    run(
+        makeSite("layer_norm", {&out, &x}, {{"axis", {1}}, {"epsilon", {0}}}), *target, out, {&out, &x},
         [&](const Dims &at) { return (x.get(at) - mean[at[0]]) / std::sqrt(square[at[0]]); }, 3e-4);
   }
 }
 
 TEST_CASE("group norm") {
   for (const Target *target : targets())
-    for (Dims dims : {Dims{2, 5, 7, 64}, Dims{1, 3, 4, 20}, Dims{2, 9, 10}, Dims{3, 4, 4, 4, 96}, Dims{2, 6, 6, 30}, Dims{1, 1, 1, 8}})
+    for (Dims dims : {Dims{2, 5, 7, 64}, Dims{1, 3, 4, 20}, Dims{2, 9, 10}, Dims{3, 4, 4, 4, 96}, Dims{2, 6, 6, 30},
+                      Dims{1, 1, 1, 8}})
       for (int64_t groups : {int64_t(1), int64_t(2), dims.back() / 2, dims.back()})
         for (int inputs : {1, 3})
           for (DType type : {DType::f32, DType::f16})
@@ -184,7 +201,8 @@ TEST_CASE("group norm") {
               std::vector<int> planar{0, int(dims.size()) - 1};
               for (int d = 1; d + 1 < int(dims.size()); ++d)
                 planar.push_back(d);
-              Tensor x(type, dims, layout == 1 ? planar : std::vector<int>{}, layout == 2 ? 3 : 0), out(type, dims), scale(type, dims), bias(type, dims);
+              Tensor x(type, dims, layout == 1 ? planar : std::vector<int>{}, layout == 2 ? 3 : 0), out(type, dims),
+                  scale(type, dims), bias(type, dims);
               Tensor extra(DType::f32, dims);
               x.random(8, 9, 12);
               scale.random(9, 0.5, 2);
@@ -212,13 +230,16 @@ TEST_CASE("group norm") {
                 auto [mean, factor] = stats[rowOf(at)];
                 return (x.get(at) - mean) * factor * (inputs > 1 ? scale.get(at) : 1) + (inputs > 1 ? bias.get(at) : 0);
               };
-              std::map<std::string, Dims> config{{"groups", {groups}}, {"epsilon", {bitsOf(1e-5f)}}, {"scale", {inputs > 1}}, {"bias", {inputs > 1}}};
+              std::map<std::string, Dims> config{
+                  {"groups", {groups}}, {"epsilon", {bitsOf(1e-5f)}}, {"scale", {inputs > 1}}, {"bias", {inputs > 1}}};
               std::vector<Tensor *> all{&out, &x, &scale, &bias};
               all.resize(1 + inputs);
               run(makeSite("group_norm", all, config), *target, out, all, expected, type == DType::f32 ? 1e-5 : 4e-3);
               if (type == DType::f32 && inputs == 3) {
                 all.push_back(&extra);
-                run(makeSite("group_norm", all, config, "f32 acc; f32 silu %0; f32 load 3; f32 add %1 %2 -> %3"), *target, out, all,
+                run(
+                    makeSite("group_norm", all, config, "f32 acc; f32 silu %0; f32 load 3; f32 add %1 %2 -> %3"),
+                    *target, out, all,
                     [&](const Dims &at) {
                       double v = expected(at);
                       return v / (1 + std::exp(-v)) + extra.get(at);

@@ -17,8 +17,8 @@ static std::vector<const Target *> targets() {
 }
 
 /// y = body(x) for the given values.
-static std::vector<double> apply(const Target &target, DType in, DType out, const std::string &body, const std::vector<double> &x,
-                                 const std::vector<double> &second = {}) {
+static std::vector<double> apply(const Target &target, DType in, DType out, const std::string &body,
+                                 const std::vector<double> &x, const std::vector<double> &second = {}) {
   int64_t n = x.size();
   Tensor a(in, {n}), b(in, {n}), y(out, {n});
   for (int64_t i = 0; i < n; ++i) {
@@ -94,17 +94,24 @@ static const std::vector<Function> &functions() {
       {"round_even", -20, 20, [](ld x) { return std::nearbyint(x); }},
       {"abs", -20, 20, [](ld x) { return std::fabs(x); }},
       {"neg", -20, 20, [](ld x) { return -x; }},
-      {"sign", -20, 20, [](ld x) { return std::isnan(x) ? x : x > 0 ? 1 : x < 0 ? -1 : 0; }},
+      {"sign", -20, 20, [](ld x) { return std::isnan(x) ? x
+                                          : x > 0       ? 1
+                                          : x < 0       ? -1
+                                                        : 0; }},
   };
   return all;
 }
 
 static double epsilon(DType type) {
   switch (type) {
-  case DType::f32: return 3e-7;
-  case DType::f64: return 2e-13;
-  case DType::f16: return 0x1p-10;
-  default: return 0x1p-7;
+  case DType::f32:
+    return 3e-7;
+  case DType::f64:
+    return 2e-13;
+  case DType::f16:
+    return 0x1p-10;
+  default:
+    return 0x1p-7;
   }
 }
 
@@ -124,13 +131,19 @@ TEST_CASE("unary functions of floats") {
           if ((kind == "gelu" || kind == "silu") && std::isinf(x[i]) && x[i] < 0)
             continue; // the limit is 0, the formula has none
           // These are 0 where they would be subnormal.
-          if ((kind == "exp" || kind == "sigmoid" || kind == "silu" || kind == "softplus") && std::fabs(y[i] - expected) < (kind == "exp" ? 0x1p-126 : 0x1p-119))
+          if ((kind == "exp" || kind == "sigmoid" || kind == "silu" || kind == "softplus") &&
+              std::fabs(y[i] - expected) < (kind == "exp" ? 0x1p-126 : 0x1p-119))
             continue;
           if (std::isnan(expected) || std::isinf(expected) || std::isnan(y[i]) || std::isinf(y[i])) {
             bool edge = std::fabs(expected) > 3.3e38 || std::fabs(y[i]) > 3.3e38; // one rounds to infinity
-            error = (std::isnan(expected) && std::isnan(y[i])) || expected == y[i] || (edge && type != DType::f64 && !std::isnan(y[i]) && !std::isnan(expected)) ? 0 : HUGE_VAL;
+            error = (std::isnan(expected) && std::isnan(y[i])) || expected == y[i] ||
+                            (edge && type != DType::f64 && !std::isnan(y[i]) && !std::isnan(expected))
+                        ? 0
+                        : HUGE_VAL;
           } else {
-            double size = std::max({std::fabs(expected), smallest(type), (type == DType::f64 ? 1e-9 : 1) * f.absolute / epsilon(type) * std::max(1.0, std::fabs(x[i]))});
+            double size = std::max(
+                {std::fabs(expected), smallest(type),
+                 (type == DType::f64 ? 1e-9 : 1) * f.absolute / epsilon(type) * std::max(1.0, std::fabs(x[i]))});
             error = std::fabs(y[i] - expected) / size;
           }
           if (error > worst) {
@@ -139,8 +152,9 @@ TEST_CASE("unary functions of floats") {
             got = y[i];
           }
         }
-        CHECK_MESSAGE(worst <= epsilon(type), target->name << " " << name(type) << " " << std::string(f.kind) << "(" << at << ") = " << got << ", expected "
-                                                           << double(f.f(at)) << ", error " << worst);
+        CHECK_MESSAGE(worst <= epsilon(type), target->name << " " << name(type) << " " << std::string(f.kind) << "("
+                                                           << at << ") = " << got << ", expected " << double(f.f(at))
+                                                           << ", error " << worst);
       }
 }
 
@@ -154,11 +168,14 @@ TEST_CASE("sin and cos of large arguments") {
       for (int k = 1; k < 2000; k += 7)
         x.push_back(rounded(type, k * 1.5707963267948966));
       std::string t = name(type);
-      auto s = apply(*target, type, type, t + " load 0; " + t + " sin %0 -> %1", x), c = apply(*target, type, type, t + " load 0; " + t + " cos %0 -> %1", x);
+      auto s = apply(*target, type, type, t + " load 0; " + t + " sin %0 -> %1", x),
+           c = apply(*target, type, type, t + " load 0; " + t + " cos %0 -> %1", x);
       for (size_t i = 0; i < x.size(); ++i) { // glibc's double functions are right for any argument
         double es = std::sin(x[i]), ec = std::cos(x[i]);
-        CHECK_MESSAGE(std::fabs(s[i] - es) <= epsilon(type) * std::fabs(es), target->name << " " << t << " sin " << x[i] << ": " << s[i] << " " << es);
-        CHECK_MESSAGE(std::fabs(c[i] - ec) <= epsilon(type) * std::fabs(ec), target->name << " " << t << " cos " << x[i] << ": " << c[i] << " " << ec);
+        CHECK_MESSAGE(std::fabs(s[i] - es) <= epsilon(type) * std::fabs(es),
+                      target->name << " " << t << " sin " << x[i] << ": " << s[i] << " " << es);
+        CHECK_MESSAGE(std::fabs(c[i] - ec) <= epsilon(type) * std::fabs(ec),
+                      target->name << " " << t << " cos " << x[i] << ": " << c[i] << " " << ec);
       }
     }
 }
@@ -166,7 +183,8 @@ TEST_CASE("sin and cos of large arguments") {
 static bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 TEST_CASE("pow, mod, max and min of floats") {
-  std::vector<double> values{0.0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 2.5, -2.5, 7, 10, -10, 0.1, 100, HUGE_VAL, -HUGE_VAL, NAN, 1e10, 1e-10};
+  std::vector<double> values{0.0,  -0.0, 1,  -1,  0.5, -0.5, 2,        -2,        3,   -3,   2.5,
+                             -2.5, 7,    10, -10, 0.1, 100,  HUGE_VAL, -HUGE_VAL, NAN, 1e10, 1e-10};
   std::vector<double> x, y;
   for (double a : values)
     for (double b : values) {
@@ -181,22 +199,28 @@ TEST_CASE("pow, mod, max and min of floats") {
       for (double &v : b)
         v = rounded(type, v);
       auto run = [&](std::string kind) {
-        return apply(*target, type, type, name(type) + " load 0; " + name(type) + " load 1; " + name(type) + " " + kind + " %0 %1 -> %2", a, b);
+        return apply(*target, type, type,
+                     name(type) + " load 0; " + name(type) + " load 1; " + name(type) + " " + kind + " %0 %1 -> %2", a,
+                     b);
       };
       auto check = [&](std::string kind, auto f, double tolerance) {
         auto r = run(kind);
         for (size_t i = 0; i < a.size(); ++i) {
           double e = rounded(type, f(a[i], b[i]));
           bool good = same(r[i], e) || std::fabs(r[i] - e) <= tolerance * std::max(std::fabs(e), smallest(type));
-          CHECK_MESSAGE(good, target->name << " " << name(type) << " " << std::string(kind) << " " << a[i] << " " << b[i] << " = " << r[i] << ", expected " << e);
+          CHECK_MESSAGE(good, target->name << " " << name(type) << " " << std::string(kind) << " " << a[i] << " "
+                                           << b[i] << " = " << r[i] << ", expected " << e);
         }
       };
       check("pow", [](double p, double q) { return std::pow(p, q); }, epsilon(type));
       check("fmod", [](double p, double q) { return std::fmod(p, q); }, 0);
-      check("mod", [](double p, double q) {
-        double r = std::fmod(p, q);
-        return r != 0 && (r < 0) != (q < 0) ? r + q : r;
-      }, epsilon(type));
+      check(
+          "mod",
+          [](double p, double q) {
+            double r = std::fmod(p, q);
+            return r != 0 && (r < 0) != (q < 0) ? r + q : r;
+          },
+          epsilon(type));
       check("max", [](double p, double q) { return std::isnan(p) || std::isnan(q) ? NAN : std::max(p, q); }, 0);
       check("min", [](double p, double q) { return std::isnan(p) || std::isnan(q) ? NAN : std::min(p, q); }, 0);
     }
@@ -205,10 +229,12 @@ TEST_CASE("pow, mod, max and min of floats") {
     auto r = apply(*targets().back(), DType::f32, DType::f32, body, values);
     for (size_t i = 0; i < values.size(); ++i) {
       float e = std::pow(double(float(values[i])), double(float(atof(exponent))));
-      CHECK_MESSAGE((same(r[i], e) || std::fabs(r[i] - e) <= 3e-7 * std::fabs(e)), values[i] << "^" << std::string(exponent) << " = " << r[i] << ", expected " << e);
+      CHECK_MESSAGE((same(r[i], e) || std::fabs(r[i] - e) <= 3e-7 * std::fabs(e)),
+                    values[i] << "^" << std::string(exponent) << " = " << r[i] << ", expected " << e);
     }
   }
-  auto r = apply(*targets().back(), DType::f32, DType::f32, "f32 load 0; f32 const 0; f32 max %0 %1 -> %2", {NAN, -1, 2});
+  auto r =
+      apply(*targets().back(), DType::f32, DType::f32, "f32 load 0; f32 const 0; f32 max %0 %1 -> %2", {NAN, -1, 2});
   CHECK((std::isnan(r[0]) && r[1] == 0 && r[2] == 2));
 }
 
@@ -224,7 +250,8 @@ TEST_CASE("integers of every width") {
   for (const Target *target : targets())
     for (DType type : {DType::i8, DType::u8, DType::i16, DType::u16, DType::i32, DType::u32, DType::i64}) {
       bool natural = isUnsigned(type);
-      double low = natural ? 0 : -std::exp2(bitWidth(type) - 1), high = natural ? std::exp2(bitWidth(type)) - 1 : std::exp2(bitWidth(type) - 1) - 1;
+      double low = natural ? 0 : -std::exp2(bitWidth(type) - 1),
+             high = natural ? std::exp2(bitWidth(type)) - 1 : std::exp2(bitWidth(type) - 1) - 1;
       if (type == DType::i64)
         low = -0x1p52, high = 0x1p52; // the harness moves values as doubles
       std::vector<double> some{0, 1, 2, 3, 5, 7, 100, low, low + 1, high, high - 1, 64, 31}, a, b;
@@ -237,10 +264,12 @@ TEST_CASE("integers of every width") {
         }
       std::string t = name(type);
       auto check = [&](std::string kind, std::function<double(__int128, __int128)> f, bool boolean = false) {
-        auto r = apply(*target, type, boolean ? DType::boolean : type, t + " load 0; " + t + " load 1; " + (boolean ? "bool " : t + " ") + kind + " %0 %1 -> %2", a, b);
+        auto r = apply(*target, type, boolean ? DType::boolean : type,
+                       t + " load 0; " + t + " load 1; " + (boolean ? "bool " : t + " ") + kind + " %0 %1 -> %2", a, b);
         for (size_t i = 0; i < a.size(); ++i) {
           double e = f(__int128(a[i]), __int128(b[i]));
-          CHECK_MESSAGE(r[i] == e, target->name << " " << t << " " << std::string(kind) << " " << a[i] << " " << b[i] << " = " << r[i] << ", expected " << e);
+          CHECK_MESSAGE(r[i] == e, target->name << " " << t << " " << std::string(kind) << " " << a[i] << " " << b[i]
+                                                << " = " << r[i] << ", expected " << e);
         }
       };
       using w = __int128;
@@ -249,7 +278,10 @@ TEST_CASE("integers of every width") {
       if (type != DType::i64)
         check("mul", [&](w x, w y) { return wrap(type, x * y); });
       check("div", [&](w x, w y) { return y == 0 ? 0 : wrap(type, x / y); });
-      check("mod", [&](w x, w y) { return y == 0 ? wrap(type, 0 * x + x % 1) : wrap(type, x % y != 0 && (x % y < 0) != (y < 0) ? x % y + y : x % y); });
+      check("mod", [&](w x, w y) {
+        return y == 0 ? wrap(type, 0 * x + x % 1)
+                      : wrap(type, x % y != 0 && (x % y < 0) != (y < 0) ? x % y + y : x % y);
+      });
       check("fmod", [&](w x, w y) { return y == 0 ? 0 : wrap(type, x % y); });
       check("max", [&](w x, w y) { return double(std::max(x, y)); });
       check("min", [&](w x, w y) { return double(std::min(x, y)); });
@@ -282,13 +314,15 @@ TEST_CASE("integers of every width") {
                              {"bitwise_not", [](w x) { return double(~x); }}}) {
         auto r = apply(*target, type, type, t + " load 0; " + t + " " + kind + " %0 -> %1", a);
         for (size_t i = 0; i < a.size(); ++i)
-          CHECK_MESSAGE(r[i] == wrap(type, w(f(w(a[i])))), target->name << " " << t << " " << std::string(kind) << " " << a[i] << " = " << r[i]);
+          CHECK_MESSAGE(r[i] == wrap(type, w(f(w(a[i])))),
+                        target->name << " " << t << " " << std::string(kind) << " " << a[i] << " = " << r[i]);
       }
     }
 }
 
 TEST_CASE("casts") {
-  const DType types[] = {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8, DType::u8, DType::i16, DType::u16, DType::i32, DType::u32, DType::i64, DType::boolean};
+  const DType types[] = {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8,  DType::u8,
+                         DType::i16, DType::u16, DType::i32, DType::u32,  DType::i64, DType::boolean};
   std::vector<double> values{0, 1, 2, 3, 100, 127, 0.5, 1.5, 2.5, 99.99, 0.25};
   for (const Target *target : targets())
     for (DType from : types)
@@ -306,7 +340,8 @@ TEST_CASE("casts") {
         auto r = apply(*target, from, to, name(from) + " load 0; " + name(to) + " cast %0 -> %1", x);
         for (size_t i = 0; i < x.size() && from != to; ++i) {
           double e = to == DType::boolean ? x[i] != 0 : isFloat(to) ? rounded(to, x[i]) : std::trunc(x[i]);
-          CHECK_MESSAGE(r[i] == e, target->name << " " << name(from) << " -> " << name(to) << ": " << x[i] << " gave " << r[i]);
+          CHECK_MESSAGE(r[i] == e,
+                        target->name << " " << name(from) << " -> " << name(to) << ": " << x[i] << " gave " << r[i]);
         }
       }
 }
@@ -323,14 +358,17 @@ TEST_CASE("casts of halves round to nearest even, once") {
         v = rounded(from, v);
       auto r = apply(*target, from, DType::f16, name(from) + " load 0; f16 cast %0 -> %1", a);
       for (size_t i = 0; i < a.size(); ++i)
-        CHECK_MESSAGE(r[i] == double(_Float16(a[i])), target->name << " " << name(from) << " -> f16 of " << a[i] << " gave " << r[i]);
+        CHECK_MESSAGE(r[i] == double(_Float16(a[i])),
+                      target->name << " " << name(from) << " -> f16 of " << a[i] << " gave " << r[i]);
     }
 }
 
 // Tables of all 256 values from the definition of the formats: sign, exponent, significand, bias.
 static double float8(DType type, int byte) {
-  bool e4 = type == DType::f8e4m3fn || type == DType::f8e4m3fnuz, fnuz = type == DType::f8e4m3fnuz || type == DType::f8e5m2fnuz;
-  int mantissa = e4 ? 3 : 2, bias = (e4 ? 7 : 15) + fnuz, e = (byte & 127) >> mantissa, m = byte & ((1 << mantissa) - 1);
+  bool e4 = type == DType::f8e4m3fn || type == DType::f8e4m3fnuz,
+       fnuz = type == DType::f8e4m3fnuz || type == DType::f8e5m2fnuz;
+  int mantissa = e4 ? 3 : 2, bias = (e4 ? 7 : 15) + fnuz, e = (byte & 127) >> mantissa,
+      m = byte & ((1 << mantissa) - 1);
   if (fnuz && byte == 128)
     return NAN;
   if (type == DType::f8e4m3fn && (byte & 127) == 127)
@@ -362,14 +400,16 @@ TEST_CASE("eight-bit floats") {
       for (int i = 0; i < 256; ++i) {
         float v;
         memcpy(&v, &floats[4 * i], 4);
-        CHECK_MESSAGE(same(v, float8(type, i)), target->name << " " << name(type) << " byte " << i << " gave " << v << ", expected " << float8(type, i));
+        CHECK_MESSAGE(same(v, float8(type, i)), target->name << " " << name(type) << " byte " << i << " gave " << v
+                                                             << ", expected " << float8(type, i));
       }
       // Back: every value, points between, halves to even, and beyond the largest.
       double largest = 0;
       for (int i = 0; i < 128; ++i)
         if (std::isfinite(float8(type, i)))
           largest = std::max(largest, float8(type, i));
-      std::vector<float> x{0.0f, -0.0f, NAN, HUGE_VALF, -HUGE_VALF, float(largest * 1.5), float(-largest * 4), 1e30f, -1e38f};
+      std::vector<float> x{0.0f,  -0.0f, NAN, HUGE_VALF, -HUGE_VALF, float(largest * 1.5), float(-largest * 4),
+                           1e30f, -1e38f};
       for (int i = 0; i < 127; ++i) {
         double a = float8(type, i), b = float8(type, i + 1);
         if (std::isfinite(a) && std::isfinite(b))
@@ -380,11 +420,14 @@ TEST_CASE("eight-bit floats") {
       for (bool saturate : {true, false}) {
         std::vector<char> in(x.size() * 4);
         memcpy(in.data(), x.data(), in.size());
-        auto bytes = run("f32 load 0; " + name(type) + std::string(saturate ? " cast" : " cast_wrapping") + " %0 -> %1", DType::f32, type, in, x.size());
+        auto bytes = run("f32 load 0; " + name(type) + std::string(saturate ? " cast" : " cast_wrapping") + " %0 -> %1",
+                         DType::f32, type, in, x.size());
         for (size_t i = 0; i < x.size(); ++i) {
           double got = float8(type, uint8_t(bytes[i])), v = x[i], best = NAN;
           if (std::fabs(v) > largest) {
-            double beyond = saturate ? std::copysign(largest, v) : type == DType::f8e5m2 ? std::copysign(HUGE_VAL, v) : NAN;
+            double beyond = saturate                ? std::copysign(largest, v)
+                            : type == DType::f8e5m2 ? std::copysign(HUGE_VAL, v)
+                                                    : NAN;
             best = beyond;
           } else if (!std::isnan(v)) {
             int lower = 0; // the largest value not above |v|
@@ -396,7 +439,9 @@ TEST_CASE("eight-bit floats") {
             best = !std::isfinite(b) || down < up || (down == up && lower % 2 == 0) ? a : b;
             best = std::copysign(best, v);
           }
-          CHECK_MESSAGE(same(got, best), target->name << " " << name(type) << " of " << v << std::string(saturate ? " saturating" : "") << " gave " << got << ", expected " << best);
+          CHECK_MESSAGE(same(got, best), target->name << " " << name(type) << " of " << v
+                                                      << std::string(saturate ? " saturating" : "") << " gave " << got
+                                                      << ", expected " << best);
         }
       }
     }

@@ -29,11 +29,13 @@ static Expected<llvm::ArrayRef<uint8_t>> loadedBytes(llvm::StringRef image, uint
   for (const auto &s : *segments)
     if (s.p_type == llvm::ELF::PT_LOAD && offset >= s.p_vaddr && offset - s.p_vaddr <= s.p_filesz &&
         bytes <= s.p_filesz - (offset - s.p_vaddr) && s.p_offset + s.p_filesz <= image.size())
-      return llvm::ArrayRef<uint8_t>(reinterpret_cast<const uint8_t *>(image.data()) + s.p_offset + (offset - s.p_vaddr), bytes);
+      return llvm::ArrayRef<uint8_t>(
+          reinterpret_cast<const uint8_t *>(image.data()) + s.p_offset + (offset - s.p_vaddr), bytes);
   return llvm::createStringError("the kernel lies outside its code image");
 }
 
-Expected<std::string> tool::disassemble(llvm::StringRef image, uint64_t offset, uint64_t bytes, const std::string &name) {
+Expected<std::string> tool::disassemble(llvm::StringRef image, uint64_t offset, uint64_t bytes,
+                                        const std::string &name) {
   auto code = loadedBytes(image, offset, bytes);
   if (!code)
     return code.takeError();

@@ -6,6 +6,7 @@
 namespace mrcc::tool {
 
 /// `bytes` of code at `offset` from the load base of an ELF image, an instruction a line. `target` is "cpu:x86-64-v3".
-llvm::Expected<std::string> disassemble(llvm::StringRef image, uint64_t offset, uint64_t bytes, const std::string &target);
+llvm::Expected<std::string> disassemble(llvm::StringRef image, uint64_t offset, uint64_t bytes,
+                                        const std::string &target);
 
 } // namespace mrcc::tool

@@ -1,5 +1,5 @@
-// Independent chains of fused multiply-adds, as many as hide the latency (4 cycles, two units: 8 at least), in the widest
-// registers of this CPU. The best of some short rounds: what disturbs only ever makes it slower.
+// Independent chains of fused multiply-adds, as many as hide the latency (4 cycles, two units: 8 at least), in the
+// widest registers of this CPU. The best of some short rounds: what disturbs only ever makes it slower.
 #include "Peak.h"
 #include <algorithm>
 #include <barrier>
@@ -19,19 +19,19 @@ namespace {
 constexpr int chains = 12;
 
 // The loop of one instruction set; `sink` keeps the result alive.
-#define FMA_LOOP(NAME, ATTRIBUTE, VECTOR, SET, FMA, LANE)                                                                      \
-  ATTRIBUTE void NAME(long rounds, volatile float &sink) {                                                                     \
-    VECTOR acc[chains];                                                                                                        \
-    for (int i = 0; i < chains; ++i)                                                                                           \
-      acc[i] = SET(float(i));                                                                                                  \
-    const VECTOR a = SET(0.999f + sink), b = SET(0.001f);                                                                      \
-    for (long r = 0; r < rounds; ++r)                                                                                          \
-      for (int i = 0; i < chains; ++i)                                                                                         \
-        acc[i] = FMA(acc[i], a, b);                                                                                            \
-    float sum = 0;                                                                                                             \
-    for (int i = 0; i < chains; ++i)                                                                                           \
-      sum += LANE(acc[i]);                                                                                                     \
-    sink = sum * 0;                                                                                                            \
+#define FMA_LOOP(NAME, ATTRIBUTE, VECTOR, SET, FMA, LANE)                                                              \
+  ATTRIBUTE void NAME(long rounds, volatile float &sink) {                                                             \
+    VECTOR acc[chains];                                                                                                \
+    for (int i = 0; i < chains; ++i)                                                                                   \
+      acc[i] = SET(float(i));                                                                                          \
+    const VECTOR a = SET(0.999f + sink), b = SET(0.001f);                                                              \
+    for (long r = 0; r < rounds; ++r)                                                                                  \
+      for (int i = 0; i < chains; ++i)                                                                                 \
+        acc[i] = FMA(acc[i], a, b);                                                                                    \
+    float sum = 0;                                                                                                     \
+    for (int i = 0; i < chains; ++i)                                                                                   \
+      sum += LANE(acc[i]);                                                                                             \
+    sink = sum * 0;                                                                                                    \
   }
 
 #if defined(__x86_64__)

@@ -53,7 +53,9 @@ llvm::Error Pipeline::prepare() {
   options.verifyEach = arguments.verifyEach;
   options.stopAfter = arguments.stopAfter;
   options.dumpStages = arguments.dumpStages;
-  options.progress = [this](const std::string &stage, size_t done, size_t total) { progress.update(stage, done, total); };
+  options.progress = [this](const std::string &stage, size_t done, size_t total) {
+    progress.update(stage, done, total);
+  };
   for (const std::string &text : arguments.binds) {
     auto bind = parseAssignment("--bind", text);
     if (!bind)
@@ -96,8 +98,8 @@ llvm::Expected<std::vector<VariantShapes>> Pipeline::shapesToCompile(const Model
   if (!extends)
     return std::move(asked->variants);
   if (extends->model.sha256 != model.sha256)
-    return llvm::createStringError(output + " was compiled from another model: its SHA-256 is " + extends->model.sha256 +
-                                   ", that of " + arguments.model + " is " + model.sha256);
+    return llvm::createStringError(output + " was compiled from another model: its SHA-256 is " +
+                                   extends->model.sha256 + ", that of " + arguments.model + " is " + model.sha256);
   std::vector<VariantShapes> all;
   std::vector<std::string> names;
   for (const ModelTensor &t : model.inputs)
@@ -216,7 +218,8 @@ int Pipeline::run() {
   if (writesBundle() && console.verbosity != Verbosity::quiet) {
     std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
     size_t variants = compilation.contents().variants.size();
-    fmt::print(stderr, "mrcc: {}: {} variant{} in {:.1f} s\n", output, variants, variants == 1 ? "" : "s", took.count());
+    fmt::print(stderr, "mrcc: {}: {} variant{} in {:.1f} s\n", output, variants, variants == 1 ? "" : "s",
+               took.count());
   }
   return compilation.rejected.empty() ? done : checkFailed;
 }

@@ -10,12 +10,16 @@ char RuntimeError::ID;
 int RuntimeError::exitCode() const {
   switch (code) {
   case MRCC_UNKNOWN_TENSOR:
-  case MRCC_MISSING_TENSOR: return wrongUsage;
+  case MRCC_MISSING_TENSOR:
+    return wrongUsage;
   case MRCC_UNSUPPORTED_CPU:
-  case MRCC_UNSUPPORTED_PROGRAM: return unsupported;
+  case MRCC_UNSUPPORTED_PROGRAM:
+    return unsupported;
   case MRCC_OUT_OF_MEMORY:
-  case MRCC_SYSTEM: return systemFailed;
-  default: return rejected;
+  case MRCC_SYSTEM:
+    return systemFailed;
+  default:
+    return rejected;
   }
 }
 
@@ -40,7 +44,8 @@ llvm::Expected<ContextPointer> tool::makeContext(mrcc_model *model, unsigned thr
   return ContextPointer(context);
 }
 
-llvm::Expected<std::vector<mrcc_variant_info>> tool::runnableVariants(const mrcc_model *model, const std::string &target) {
+llvm::Expected<std::vector<mrcc_variant_info>> tool::runnableVariants(const mrcc_model *model,
+                                                                      const std::string &target) {
   std::vector<mrcc_variant_info> variants;
   for (uint32_t v = 0; v < mrcc_model_num_variants(model); ++v) {
     mrcc_variant_info info = MRCC_VARIANT_INFO_INIT;

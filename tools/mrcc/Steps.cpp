@@ -38,7 +38,8 @@ llvm::Error StepRecorder::attach(mrcc_context *context) {
 }
 
 llvm::Error StepRecorder::detach(mrcc_context *context) {
-  return call(mrcc_context_set_step_hook, context, static_cast<mrcc_step_function *>(nullptr), static_cast<void *>(nullptr));
+  return call(mrcc_context_set_step_hook, context, static_cast<mrcc_step_function *>(nullptr),
+              static_cast<void *>(nullptr));
 }
 
 std::string tool::stepTable(const std::vector<StepRecord> &steps, double peak) {

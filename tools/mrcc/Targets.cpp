@@ -19,7 +19,8 @@ static const Target *native() {
   return best;
 }
 
-llvm::Expected<std::vector<const Target *>> tool::parseTargets(const std::vector<std::string> &values, Console &console) {
+llvm::Expected<std::vector<const Target *>> tool::parseTargets(const std::vector<std::string> &values,
+                                                               Console &console) {
   std::vector<const Target *> targets;
   for (const std::string &value : values) {
     llvm::SmallVector<llvm::StringRef> names;
@@ -30,9 +31,10 @@ llvm::Expected<std::vector<const Target *>> tool::parseTargets(const std::vector
         std::string known;
         for (const Target &t : Target::all())
           known += t.name + ", ";
-        return usageError("--target: " + (name == "native" ? llvm::Twine("this CPU runs no known target")
-                                                           : "unknown target '" + name + "'") +
-                          "; known are " + known + "native");
+        return usageError(
+            "--target: " +
+            (name == "native" ? llvm::Twine("this CPU runs no known target") : "unknown target '" + name + "'") +
+            "; known are " + known + "native");
       }
       if (name.ends_with("native"))
         console.note("--target native is " + target->name + " here");

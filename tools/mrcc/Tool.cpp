@@ -27,7 +27,9 @@ int Console::fail(llvm::Error error, Exit otherwise) {
   llvm::handleAllErrors(
       std::move(error), [&](const UsageError &e) { because(wrongUsage, e.message); },
       [&](const ImportError &e) {
-        because(e.kind == ImportError::unsupported ? unsupported : e.kind == ImportError::system ? systemFailed : rejected,
+        because(e.kind == ImportError::unsupported ? unsupported
+                : e.kind == ImportError::system    ? systemFailed
+                                                   : rejected,
                 e.message);
       },
       [&](const BundleError &e) { because(e.system ? systemFailed : otherwise, e.message); },

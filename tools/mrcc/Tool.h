@@ -47,7 +47,8 @@ private:
 /// A subcommand after parsing; main runs it.
 using Command = std::function<int(Console &)>;
 
-/// Adds a subcommand whose options live in one object of type Options: `declare(sub, options)` adds them, `run` is main's.
+/// Adds a subcommand whose options live in one object of type Options: `declare(sub, options)` adds them, `run` is
+/// main's.
 template <typename Options, typename Declare>
 CLI::App *addCommand(CLI::App &app, Command &chosen, const std::string &name, const std::string &what, Declare declare,
                      int (*run)(const Options &, Console &)) {
@@ -59,9 +60,7 @@ CLI::App *addCommand(CLI::App &app, Command &chosen, const std::string &name, co
   sub->add_flag("-v,--verbose", level->second, "more notes")->excludes(quiet);
   sub->callback([&chosen, options, level, run] {
     chosen = [options, level, run](Console &console) {
-      console.verbosity = level->first    ? Verbosity::quiet
-                          : level->second ? Verbosity::verbose
-                                          : Verbosity::normal;
+      console.verbosity = level->first ? Verbosity::quiet : level->second ? Verbosity::verbose : Verbosity::normal;
       return run(*options, console);
     };
   });

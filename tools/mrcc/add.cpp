@@ -1,5 +1,5 @@
-// mrcc add: more resolutions into a bundle, in place. All variants are compiled again from the model, so the result is what one
-// compile of the longer list gives; files that come out equal stay as they are.
+// mrcc add: more resolutions into a bundle, in place. All variants are compiled again from the model, so the result is
+// what one compile of the longer list gives; files that come out equal stay as they are.
 #include "Pipeline.h"
 
 using namespace mrcc;
@@ -16,8 +16,8 @@ static int add(const CompileArguments &given, Console &console) {
   if (!info)
     return console.fail(info.takeError(), rejected);
   if (info->producer != "mrcc " MRCC_VERSION)
-    return console.fail(llvm::createStringError(given.output + " was written by " + info->producer + ", this is mrcc " MRCC_VERSION
-                                                               "; compile it anew"),
+    return console.fail(llvm::createStringError(given.output + " was written by " + info->producer +
+                                                ", this is mrcc " MRCC_VERSION "; compile it anew"),
                         rejected);
   CompileArguments arguments = given;
   arguments.targets.clear();

@@ -213,8 +213,8 @@ llvm::Error Bench::measureSteps(mrcc_context *context) {
 void Bench::printTable(const mrcc_model *model) const {
   fmt::print("{}, {} thread{}, FMA peak measured here {:.1f} GFLOP/s\n", mrcc_model_name(model), arguments.threads,
              arguments.threads == 1 ? "" : "s", peak * 1e-9);
-  Table table({"<variant", "<target", "min ms", "median", "p90", "p99", "GFLOP", "GFLOP/s", "peak", "constants", "code", "arena",
-               "peak memory"});
+  Table table({"<variant", "<target", "min ms", "median", "p90", "p99", "GFLOP", "GFLOP/s", "peak", "constants", "code",
+               "arena", "peak memory"});
   for (const Result &r : results) {
     double t = median(r.seconds), rate = double(r.info.flops) / t;
     auto ms = [](double s) { return fmt::format("{:.3f}", s * 1e3); };
@@ -307,7 +307,9 @@ void tool::addBench(CLI::App &app, Command &chosen) {
     auto *shape = repeated(sub, "--shape", o.shapes, "\"x=1x3x480x640\": this variant (default: the first)");
     sub.add_flag("--all", o.all, "all variants")->excludes(shape);
     sub.add_option("--threads", o.threads, "threads")->check(CLI::Range(1u, 4096u))->capture_default_str();
-    sub.add_option("--rounds", o.rounds, "rounds of about 20 ms a variant")->check(CLI::Range(1u, 1000000u))->capture_default_str();
+    sub.add_option("--rounds", o.rounds, "rounds of about 20 ms a variant")
+        ->check(CLI::Range(1u, 1000000u))
+        ->capture_default_str();
     sub.add_option("--target", o.target, "use this target of the bundle (default: the best that runs here)");
     sub.add_flag("--steps", o.steps, "also the time of each step");
     sub.add_flag("--json", o.json, "for scripts");

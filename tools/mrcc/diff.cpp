@@ -30,5 +30,6 @@ void tool::addDiff(CLI::App &app, Command &chosen) {
     sub.add_option("before", o.before, "a bundle")->required();
     sub.add_option("after", o.after, "another")->required();
   };
-  addCommand<DiffArguments>(app, chosen, "diff", "say what differs between two bundles, exit 1 if anything", declare, diff);
+  addCommand<DiffArguments>(app, chosen, "diff", "say what differs between two bundles, exit 1 if anything", declare,
+                            diff);
 }

@@ -19,7 +19,9 @@ struct DumpArguments {
   bool json = false, program = false, constants = false;
 };
 
-std::string percent(uint64_t part, uint64_t whole) { return whole ? fmt::format("{:.1f} %", 100.0 * double(part) / double(whole)) : "-"; }
+std::string percent(uint64_t part, uint64_t whole) {
+  return whole ? fmt::format("{:.1f} %", 100.0 * double(part) / double(whole)) : "-";
+}
 
 std::string join(const std::vector<std::string> &words, const char *between) { return llvm::join(words, between); }
 
@@ -35,21 +37,25 @@ void printModel(const BundleInfo &info) {
   fmt::print("model sha256 {}\n", info.model.sha256);
   for (auto [what, list] : {std::pair("input", &info.model.inputs), std::pair("output", &info.model.outputs)})
     for (const BundleModel::Tensor &t : *list)
-      fmt::print("{:<6}  {}  {} {}\n", what, t.name, toString(t.type).str(), t.dims.empty() ? "scalar" : join(t.dims, "x"));
+      fmt::print("{:<6}  {}  {} {}\n", what, t.name, toString(t.type).str(),
+                 t.dims.empty() ? "scalar" : join(t.dims, "x"));
   for (auto &[name, value] : info.flags)
     fmt::print("{}: {}\n", name, value);
   for (const BundleInfo::Target &t : info.targets)
     fmt::print("target  {}  code {}, called by two variants or more {}; the CPU must have: {}\n", t.name,
-               bytesText(double(t.imageBytes)), bytesText(double(t.sharedKernelBytes)), t.features.empty() ? "-" : t.features);
+               bytesText(double(t.imageBytes)), bytesText(double(t.sharedKernelBytes)),
+               t.features.empty() ? "-" : t.features);
 }
 
 void printVariants(const BundleInfo &info) {
-  Table table({"<variant", "<target", "program", "arena", "of bound", "prepared", "constants", "unique", "code", "unique", "steps",
-               "kernels", "unique", "flop"});
+  Table table({"<variant", "<target", "program", "arena", "of bound", "prepared", "constants", "unique", "code",
+               "unique", "steps", "kernels", "unique", "flop"});
   for (const BundleInfo::Variant &v : info.variants) {
     auto bytes = [](uint64_t b) { return bytesText(double(b)); };
     table.row({v.program.key, v.program.target, bytes(v.artifactBytes), bytes(v.program.arenaBytes),
-               v.program.arenaLowerBound ? fmt::format("{:.3f}", double(v.program.arenaBytes) / double(v.program.arenaLowerBound)) : "-",
+               v.program.arenaLowerBound
+                   ? fmt::format("{:.3f}", double(v.program.arenaBytes) / double(v.program.arenaLowerBound))
+                   : "-",
                bytes(v.preparedBytes), bytes(v.constantBytes), bytes(v.uniqueConstantBytes), bytes(v.codeBytes),
                bytes(v.uniqueCodeBytes), std::to_string(v.program.steps.size()), std::to_string(v.kernels),
                std::to_string(v.uniqueKernels), countText(double(v.flops))});
@@ -60,7 +66,8 @@ void printVariants(const BundleInfo &info) {
 /// Where the bytes are: constants and code by how many variants use them, and what each file holds.
 void printBytes(const BundleInfo &info) {
   uint64_t unique = info.constantBytes - info.sharedConstantBytes;
-  fmt::print("\nconstants  {} in {}: {} of two variants or more, {} of one; padding {}; separate compiles would have stored {}\n",
+  fmt::print("\nconstants  {} in {}: {} of two variants or more, {} of one; padding {}; separate compiles would have "
+             "stored {}\n",
              info.constants.size(), bytesText(double(info.constantBytes)), bytesText(double(info.sharedConstantBytes)),
              bytesText(double(unique)), bytesText(double(info.paddingBytes)), bytesText(double(info.unsharedBytes)));
   Table files({"<file", "bytes", "share"});
@@ -85,7 +92,8 @@ void printFolded(const BundleInfo &info) {
     return;
   Table table({"<folded node", "<ops", "bytes before", "after", "<stage"});
   for (const BundleFold &f : info.folded)
-    table.row({shortened(f.node, 60), shortened(f.ops, 40), std::to_string(f.bytesBefore), std::to_string(f.bytesAfter), f.stage});
+    table.row({shortened(f.node, 60), shortened(f.ops, 40), std::to_string(f.bytesBefore), std::to_string(f.bytesAfter),
+               f.stage});
   fmt::print("\n{}", table.text());
 }
 
@@ -94,13 +102,20 @@ std::string viewText(const View &v, const Program &program) {
     return "absent";
   std::string where;
   switch (v.space) {
-  case Space::input: where = "input " + std::to_string(v.index); break;
-  case Space::output: where = "output " + std::to_string(v.index); break;
+  case Space::input:
+    where = "input " + std::to_string(v.index);
+    break;
+  case Space::output:
+    where = "output " + std::to_string(v.index);
+    break;
   case Space::constant:
     where = "constant " + std::to_string(v.index) + (program.constants[v.index].splat.empty() ? "" : " (one value)");
     break;
-  case Space::arena: where = "arena"; break;
-  case Space::absent: break;
+  case Space::arena:
+    where = "arena";
+    break;
+  case Space::absent:
+    break;
   }
   return fmt::format("{} +{} {}[{}] strides [{}]", where, v.offset, toString(v.type).str(), numbers(v.dims, "x"),
                      numbers(v.strides, ","));
@@ -148,7 +163,8 @@ int printAsm(const BundleInfo &info, const DumpArguments &arguments, Console &co
   std::vector<std::string> names;
   for (const BundleInfo::Kernel &k : info.kernels)
     names.push_back(k.name);
-  return console.fail(usageError("--asm: the bundle has no kernel '" + arguments.kernel + "'; it has " + listNames(names)), rejected);
+  return console.fail(
+      usageError("--asm: the bundle has no kernel '" + arguments.kernel + "'; it has " + listNames(names)), rejected);
 }
 
 /// What a bundle of another format version still says.

@@ -21,7 +21,8 @@ int main(int argc, char **argv) {
   app.set_version_flag("--version", "mrcc " MRCC_VERSION);
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
-  app.footer("Exit codes: 0 done, 1 a check failed, 2 usage, 3 an input was rejected, 4 not supported, 5 the system failed");
+  app.footer(
+      "Exit codes: 0 done, 1 a check failed, 2 usage, 3 an input was rejected, 4 not supported, 5 the system failed");
   Command chosen;
   for (auto *add : {addCompile, addRun, addBench, addDump, addAdd, addRemove, addDiff, addVerify})
     add(app, chosen);

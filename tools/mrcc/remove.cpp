@@ -1,4 +1,5 @@
-// mrcc remove: drops resolutions from a bundle, in place and without the model. The result is what a compile of the rest gives.
+// mrcc remove: drops resolutions from a bundle, in place and without the model. The result is what a compile of the
+// rest gives.
 #include "Pipeline.h"
 #include "mrcc/Driver/Shrink.h"
 #include "llvm/ADT/StringExtras.h"
@@ -41,7 +42,8 @@ std::vector<std::vector<int64_t>> dimsOf(const BundleInfo::Variant &v) {
   return dims;
 }
 
-llvm::Error removeFrom(const BundleLock &lock, const RemoveArguments &arguments, const BundleInfo &info, Console &console) {
+llvm::Error removeFrom(const BundleLock &lock, const RemoveArguments &arguments, const BundleInfo &info,
+                       Console &console) {
   auto asked = resolveShapes(modelOf(info), {}, arguments.shapes);
   if (!asked)
     return asked.takeError();

@@ -255,7 +255,8 @@ llvm::Error Run::writeOutputs() {
   if (llvm::Error error = createFolder(folder))
     return error;
   for (size_t i = 0; i < outputs.size(); ++i)
-    if (llvm::Error error = writeTensor(folder, std::to_string(i) + "-" + fileName(outputs[i].name) + ".npy", outputs[i]))
+    if (llvm::Error error =
+            writeTensor(folder, std::to_string(i) + "-" + fileName(outputs[i].name) + ".npy", outputs[i]))
       return error;
   return llvm::Error::success();
 }
@@ -272,7 +273,8 @@ llvm::Error Run::compare(bool &agree) {
       return expected.takeError();
     size_t k = llvm::find(names, expected->first) - names.begin();
     if (k == names.size())
-      return usageError("--expect: the model has no output '" + expected->first + "'; its outputs are " + listNames(names));
+      return usageError("--expect: the model has no output '" + expected->first + "'; its outputs are " +
+                        listNames(names));
     const Tensor &got = outputs[k];
     auto data = readTensorFile(expected->second, got.type, "output '" + got.name + "'");
     if (!data)
@@ -303,8 +305,8 @@ llvm::Error Run::compare(bool &agree) {
     fmt::print("{}: largest difference {:.3g}, of largest value {:.3g}: {:.2e}  {}\n", got.name, most, scale,
                scale > 0 ? most / scale : most, wrong ? "FAILED" : "ok");
     if (wrong) {
-      console.error(fmt::format("output '{}': {} of {} values differ, the first at {}: {} instead of {}", got.name, wrong, count,
-                                first, a[first], b[first]));
+      console.error(fmt::format("output '{}': {} of {} values differ, the first at {}: {} instead of {}", got.name,
+                                wrong, count, first, a[first], b[first]));
       agree = false;
     }
   }

@@ -9,8 +9,8 @@ namespace mrcc {
 struct CodeImage {
   struct Entry {
     KernelDescription kernel;
-    uint64_t offset = 0;  // of the KernelFunction from the image's load base
-    uint64_t bytes = 0;   // of code
+    uint64_t offset = 0; // of the KernelFunction from the image's load base
+    uint64_t bytes = 0;  // of code
   };
   std::string bytes;          // ELF64, ET_DYN
   std::vector<Entry> kernels; // in the order of their keys

@@ -3,11 +3,11 @@
 //   Compilation c(options);
 //   c.import("det.onnx") -> c.simplify() -> c.addVariants(shapes) -> c.generateCode() -> c.contents()
 #pragma once
+#include "mlir/IR/MLIRContext.h"
 #include "mrcc/Bundle/Bundle.h"
 #include "mrcc/Import/Import.h"
 #include "mrcc/Kernels/Kernel.h"
 #include "mrcc/Support/ConstantStore.h"
-#include "mlir/IR/MLIRContext.h"
 #include "llvm/Support/Error.h"
 #include <functional>
 #include <memory>
@@ -25,15 +25,16 @@ llvm::ArrayRef<Stage> stages();
 enum class StageId { import, simplify, specialize, formKernels, planMemory, codegen, bundle };
 
 struct CompileOptions {
-  std::vector<const Target *> targets;        // at least one
+  std::vector<const Target *> targets; // at least one
   bool strictMath = false;
-  unsigned jobs = 0;                          // 0: one a core
-  bool keepGoing = false;                     // a bad shape does not stop the others
-  bool verifyEach = false;                    // MLIR's verifier after every pass
-  std::string dumpStages;                     // folder, or empty
-  std::string stopAfter;                      // a stage's name, or empty
-  std::map<std::string, TensorData> binds;    // inputs that become constants
-  std::function<void(const std::string &stage, size_t done, size_t total)> progress; // called from any thread; may be null
+  unsigned jobs = 0;                       // 0: one a core
+  bool keepGoing = false;                  // a bad shape does not stop the others
+  bool verifyEach = false;                 // MLIR's verifier after every pass
+  std::string dumpStages;                  // folder, or empty
+  std::string stopAfter;                   // a stage's name, or empty
+  std::map<std::string, TensorData> binds; // inputs that become constants
+  std::function<void(const std::string &stage, size_t done, size_t total)>
+      progress; // called from any thread; may be null
 };
 
 struct StageTime {
@@ -69,9 +70,9 @@ public:
   /// Valid as long as the Compilation lives: constants are spans of its store.
   const BundleContents &contents() const { return bundle; }
 
-  std::vector<std::string> notes;                             // for the user, in order
-  std::vector<std::pair<std::string, std::string>> rejected;  // variant key, why
-  StageTime times[7];                                         // by StageId
+  std::vector<std::string> notes;                            // for the user, in order
+  std::vector<std::pair<std::string, std::string>> rejected; // variant key, why
+  StageTime times[7];                                        // by StageId
   /// With stopAfter: the IR after that stage, once (key "") or per variant in the list's order.
   std::vector<std::pair<std::string, std::string>> stageTexts;
 

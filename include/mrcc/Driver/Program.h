@@ -1,8 +1,8 @@
 // The program of a variant: a straight serialisation of the IR after plan-memory.
 #pragma once
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mrcc/Bundle/Bundle.h"
 #include "mrcc/Kernels/Kernel.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace mrcc {
 

@@ -1,5 +1,6 @@
-// How a user names resolutions: --size, --dim, --shape, --shapes-file, turned into one list of variants. Every problem is a
-// UsageError that says where it is (option and column) and, where something is ambiguous, the --shape to write instead.
+// How a user names resolutions: --size, --dim, --shape, --shapes-file, turned into one list of variants. Every problem
+// is a UsageError that says where it is (option and column) and, where something is ambiguous, the --shape to write
+// instead.
 #pragma once
 #include "mrcc/Driver/Compile.h"
 #include <set>
@@ -30,15 +31,16 @@ struct ShapeList {
   std::vector<std::string> notes;      // merged repeats
 };
 
-/// `bound` are inputs that became constants (--bind). --size and --dim give the product of their values; --shape and the
-/// file add to it. Without any option a model whose dimensions are all fixed gives its one variant.
+/// `bound` are inputs that became constants (--bind). --size and --dim give the product of their values; --shape and
+/// the file add to it. Without any option a model whose dimensions are all fixed gives its one variant.
 llvm::Expected<ShapeList> resolveShapes(const ModelInfo &model, const std::set<std::string> &bound,
                                         const ShapeOptions &options);
 
 /// NAME and dims of each input of one --shape value, as written: for `remove`, `run` and `bench`, which have no model.
 llvm::Expected<std::vector<std::pair<std::string, std::vector<int64_t>>>> parseShape(llvm::StringRef text);
 
-/// "x=page.npy": a name, in double quotes with backslash escapes where it holds `=;,"` or a space, and the rest as it is.
+/// "x=page.npy": a name, in double quotes with backslash escapes where it holds `=;,"` or a space, and the rest as it
+/// is.
 llvm::Expected<std::pair<std::string, std::string>> parseAssignment(llvm::StringRef option, llvm::StringRef text);
 
 /// The first input name, then "and"/commas, each in single quotes: for messages.

@@ -11,8 +11,8 @@ struct ShrunkBundle {
   std::vector<std::unique_ptr<std::string>> bytes; // of constants, that `contents` refers to
 };
 
-/// The contents that a compile of the kept variants alone has: constants are read from the bundle's files, the kernels that
-/// are still called are compiled anew from their descriptions. At least one variant must be kept.
+/// The contents that a compile of the kept variants alone has: constants are read from the bundle's files, the kernels
+/// that are still called are compiled anew from their descriptions. At least one variant must be kept.
 llvm::Expected<ShrunkBundle> shrinkBundle(llvm::StringRef path, const BundleInfo &info,
                                           llvm::function_ref<bool(const BundleInfo::Variant &)> keep, unsigned jobs);
 

@@ -1,6 +1,6 @@
-// Tensors in files: .npy as NumPy reads and writes it, and ONNX .pb (a TensorProto). Which one it is is seen from its first
-// bytes. NumPy has no bf16, f8, i4 or u4: the first two are raw items ('V2', 'V1', as ml_dtypes saves them), the others i8
-// and u8, one element a byte.
+// Tensors in files: .npy as NumPy reads and writes it, and ONNX .pb (a TensorProto). Which one it is is seen from its
+// first bytes. NumPy has no bf16, f8, i4 or u4: the first two are raw items ('V2', 'V1', as ml_dtypes saves them), the
+// others i8 and u8, one element a byte.
 #pragma once
 #include "mrcc/Import/Import.h"
 

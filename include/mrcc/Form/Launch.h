@@ -26,8 +26,8 @@ private:
 };
 
 /// A launch with one result. An empty body is left out.
-LaunchOp createLaunch(mlir::OpBuilder &b, mlir::Location loc, mlir::Type result, mlir::ValueRange inputs, llvm::StringRef family,
-                      LaunchConfig &config, const Expr &body);
+LaunchOp createLaunch(mlir::OpBuilder &b, mlir::Location loc, mlir::Type result, mlir::ValueRange inputs,
+                      llvm::StringRef family, LaunchConfig &config, const Expr &body);
 
 Expr getBody(LaunchOp launch);
 void setBody(LaunchOp launch, const Expr &body);
@@ -40,8 +40,8 @@ llvm::SmallVector<int64_t> getExtents(LaunchOp launch);
 /// `loop` launch that copies `value` into a new contiguous tensor.
 mlir::Value createCopy(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value);
 
-/// Replaces `op` (any mrc op but constants, views and launches) by launches and views, in front of it. Fails with an error
-/// at the op if no kernel can do it.
+/// Replaces `op` (any mrc op but constants, views and launches) by launches and views, in front of it. Fails with an
+/// error at the op if no kernel can do it.
 llvm::LogicalResult lowerToLaunches(mlir::Operation *op);
 
 /// One lowering for each op that needs one: table in lib/Form/Lower.cpp.
@@ -60,14 +60,15 @@ struct Point {
   /// The operand's element at this point; a constant of one repeated value becomes a constant node.
   uint32_t load(mlir::Value v);
   uint32_t loadAt(mlir::Value v, llvm::ArrayRef<uint32_t> indices);
-  uint32_t immediate(int64_t value);      // i64, a run-time parameter: does not make another kernel
-  uint32_t immediate(float value);        // f32, the same
+  uint32_t immediate(int64_t value); // i64, a run-time parameter: does not make another kernel
+  uint32_t immediate(float value);   // f32, the same
   uint32_t index(int64_t value) { return body.integer(DType::i64, value); }
   /// Without reduction: one result a point.
   LaunchOp loop(mlir::RankedTensorType result, uint32_t value);
-  /// `value` combined over the dims `reduce` of `extents` by `combine`, then `post` (node; 0 results: the reduced value).
-  LaunchOp reduce(mlir::RankedTensorType result, llvm::ArrayRef<int64_t> extents, llvm::ArrayRef<int64_t> reduce, llvm::StringRef combine,
-                  uint32_t value, llvm::function_ref<uint32_t(uint32_t acc)> post = nullptr);
+  /// `value` combined over the dims `reduce` of `extents` by `combine`, then `post` (node; 0 results: the reduced
+  /// value).
+  LaunchOp reduce(mlir::RankedTensorType result, llvm::ArrayRef<int64_t> extents, llvm::ArrayRef<int64_t> reduce,
+                  llvm::StringRef combine, uint32_t value, llvm::function_ref<uint32_t(uint32_t acc)> post = nullptr);
 };
 
 mlir::RankedTensorType typeOf(mlir::Value v);

@@ -4,8 +4,8 @@
 
 namespace mrcc {
 
-/// The launch's views, brought to the domain that its family documents (ARCHITECTURE.md): operands that broadcast get the
-/// output's rank and stride 0. plan-memory must have run.
+/// The launch's views, brought to the domain that its family documents (ARCHITECTURE.md): operands that broadcast get
+/// the output's rank and stride 0. plan-memory must have run.
 LaunchSite siteOf(LaunchOp launch);
 
 /// The views as they stand in the IR, results first.

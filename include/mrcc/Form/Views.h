@@ -1,9 +1,9 @@
 // Which values are views of which memory. reshape, transpose, slice and expand of static shapes cost nothing where the
-// strides allow it; the operands of concat lie inside its result. Used by form-kernels, which inserts copies where a view is
-// impossible, and by plan-memory, which assigns the places.
+// strides allow it; the operands of concat lie inside its result. Used by form-kernels, which inserts copies where a
+// view is impossible, and by plan-memory, which assigns the places.
 #pragma once
-#include "mrcc/IR/Mrc.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mrcc/IR/Mrc.h"
 #include <optional>
 
 namespace mrcc {
@@ -19,7 +19,8 @@ struct ValueView {
 llvm::SmallVector<int64_t> contiguousStrides(llvm::ArrayRef<int64_t> dims);
 
 /// Strides of the same memory under other dims, or nothing where that needs a copy.
-std::optional<llvm::SmallVector<int64_t>> reshapeStrides(llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<int64_t> strides, llvm::ArrayRef<int64_t> newDims);
+std::optional<llvm::SmallVector<int64_t>> reshapeStrides(llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<int64_t> strides,
+                                                         llvm::ArrayRef<int64_t> newDims);
 
 /// reshape, transpose, slice, expand: ops that are views of operand 0.
 bool isViewOp(mlir::Operation *op);
@@ -27,8 +28,8 @@ bool isViewOp(mlir::Operation *op);
 /// Views of all values of a function.
 class ViewAnalysis {
 public:
-  /// Walks `func` in program order. `concat` operands that are results of launches or concats, used as operand of one concat
-  /// alone and in no other place of it, lie inside the concat's result.
+  /// Walks `func` in program order. `concat` operands that are results of launches or concats, used as operand of one
+  /// concat alone and in no other place of it, lie inside the concat's result.
   explicit ViewAnalysis(mlir::func::FuncOp func);
 
   /// The view of a tensor value; nothing if a view op on the way cannot be a view (form-kernels has not run).
@@ -38,12 +39,13 @@ public:
 
 private:
   llvm::DenseMap<mlir::Value, ValueView> views;
-  llvm::DenseMap<mlir::Value, std::pair<mlir::Value, int64_t>> placed; // value -> concat result, offset along the axis in it
+  llvm::DenseMap<mlir::Value, std::pair<mlir::Value, int64_t>>
+      placed; // value -> concat result, offset along the axis in it
   llvm::DenseMap<mlir::Value, int64_t> axes;
 };
 
-/// The constants that launches of `func` read, each attribute once, in the order of their first use: entry i is index i of
-/// space `constant`.
+/// The constants that launches of `func` read, each attribute once, in the order of their first use: entry i is index i
+/// of space `constant`.
 llvm::SmallVector<mlir::TypedAttr> constantTable(mlir::func::FuncOp func, const ViewAnalysis &views);
 
 } // namespace mrcc

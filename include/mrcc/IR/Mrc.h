@@ -1,7 +1,5 @@
 // The mrc dialect and how its constants are read and made.
 #pragma once
-#include "mrcc/Bundle/Format.h"
-#include "mrcc/Support/ConstantStore.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinAttributes.h"
@@ -10,14 +8,16 @@
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mrcc/Bundle/Format.h"
+#include "mrcc/Support/ConstantStore.h"
 
 namespace mrcc {
 /// Verifier of InferShapes: the op's declared result types are compatible with the inferred ones.
 llvm::LogicalResult verifyInferred(mlir::Operation *op);
 } // namespace mrcc
 
-#include "mrcc/IR/MrcEnums.h.inc"
 #include "mrcc/IR/MrcDialect.h.inc"
+#include "mrcc/IR/MrcEnums.h.inc"
 #define GET_ATTRDEF_CLASSES
 #include "mrcc/IR/MrcAttrs.h.inc"
 #include "mrcc/IR/MrcInterfaces.h.inc"
@@ -26,7 +26,8 @@ llvm::LogicalResult verifyInferred(mlir::Operation *op);
 
 namespace mrcc {
 
-/// Bytes of a constant as a dense row-major tensor. A splat shows one element. i4/u4 are packed two a byte; i1 is a byte.
+/// Bytes of a constant as a dense row-major tensor. A splat shows one element. i4/u4 are packed two a byte; i1 is a
+/// byte.
 struct ConstantData {
   mlir::RankedTensorType type;
   llvm::ArrayRef<uint8_t> bytes;
@@ -47,16 +48,17 @@ mlir::TypedAttr makeConstantAttr(mlir::RankedTensorType type, llvm::ArrayRef<uin
 /// The same, without a copy of large bytes.
 mlir::TypedAttr makeConstantAttr(mlir::RankedTensorType type, std::vector<uint8_t> &&bytes);
 /// The same for bytes that `keeper` holds (a mapped file). They are copied only where their address is not aligned.
-mlir::TypedAttr makeConstantAttr(mlir::RankedTensorType type, llvm::ArrayRef<uint8_t> bytes, std::shared_ptr<void> keeper);
+mlir::TypedAttr makeConstantAttr(mlir::RankedTensorType type, llvm::ArrayRef<uint8_t> bytes,
+                                 std::shared_ptr<void> keeper);
 mlir::Value makeConstant(mlir::OpBuilder &builder, mlir::Location loc, mlir::TypedAttr attr);
 mlir::Value makeIntegers(mlir::OpBuilder &builder, mlir::Location loc, llvm::ArrayRef<int64_t> values); // tensor<Nxi64>
 mlir::Value makeScalar(mlir::OpBuilder &builder, mlir::Location loc, mlir::Type elementType, double value); // rank 0
 
-DType toDType(mlir::Type elementType);                              // none if there is no such type
-mlir::Type toType(mlir::MLIRContext *context, DType type);          // null for none
-llvm::StringRef toString(DType type);                               // "f32", "bool", ...
+DType toDType(mlir::Type elementType);                     // none if there is no such type
+mlir::Type toType(mlir::MLIRContext *context, DType type); // null for none
+llvm::StringRef toString(DType type);                      // "f32", "bool", ...
 std::optional<DType> parseDType(llvm::StringRef text);
-size_t byteSize(mlir::RankedTensorType type);                       // dense bytes of a static shape
+size_t byteSize(mlir::RankedTensorType type); // dense bytes of a static shape
 
 /// ONNX node names that a location stands for, joined by ';' (FusedLoc, NameLoc); "" if there is none.
 std::string nodeNames(mlir::Location loc);

@@ -1,6 +1,6 @@
-// The scalar expression of a kernel: what is computed at one point of its iteration domain. Fused chains of element-wise
-// ops, epilogues of convolutions, and the index arithmetic of gathers are all of this form. A plain value with equality
-// and an order, printed as text in the IR (the `body` of mrc.launch) and in kernel descriptions.
+// The scalar expression of a kernel: what is computed at one point of its iteration domain. Fused chains of
+// element-wise ops, epilogues of convolutions, and the index arithmetic of gathers are all of this form. A plain value
+// with equality and an order, printed as text in the IR (the `body` of mrc.launch) and in kernel descriptions.
 //
 // Text: nodes separated by ';', each `TYPE OP ARGS`, referring to earlier nodes as %N:
 //   "f32 acc; f32 load 2; f32 add %0 %1; f32 const 0; f32 max %2 %3 -> %4"
@@ -39,8 +39,8 @@ struct ExprNode {
 };
 
 struct Expr {
-  std::vector<ExprNode> nodes;     // operands before users
-  std::vector<uint32_t> results;   // nodes
+  std::vector<ExprNode> nodes;   // operands before users
+  std::vector<uint32_t> results; // nodes
 
   std::string str() const;
   static llvm::Expected<Expr> parse(llvm::StringRef text);

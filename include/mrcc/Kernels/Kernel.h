@@ -1,10 +1,10 @@
 // Kernels: from a launch with its views to a description (a value; equal descriptions are one kernel) and to the
 // run-time parameters of the call, and from a description to MLIR.
 #pragma once
-#include "mrcc/Bundle/Format.h"
-#include "mrcc/Kernels/Expr.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "mrcc/Bundle/Format.h"
+#include "mrcc/Kernels/Expr.h"
 #include "llvm/Support/Error.h"
 #include <compare>
 #include <map>
@@ -16,18 +16,18 @@ namespace mrcc {
 
 /// What code is made for. Data, never asked of the host; bytes of a bundle depend on it alone.
 struct Target {
-  std::string name;       // "cpu:x86-64-v3"
-  std::string cpu;        // LLVM's name: x86-64-v3
-  std::string triple;     // x86_64-unknown-linux-gnu
-  unsigned vectorBits;    // widest vectors: 128, 256 or 512
+  std::string name;    // "cpu:x86-64-v3"
+  std::string cpu;     // LLVM's name: x86-64-v3
+  std::string triple;  // x86_64-unknown-linux-gnu
+  unsigned vectorBits; // widest vectors: 128, 256 or 512
   unsigned vectorRegisters;
   uint64_t l1Bytes, l2Bytes, l3Bytes; // what schedules assume
   std::vector<std::string> features;  // that the CPU must have, for the loader's check: "avx2", "fma", ...
   unsigned lanes(unsigned bits = 32) const { return vectorBits / bits; }
   bool has(llvm::StringRef feature) const; // one of `features`, or "neon" on aarch64
 
-  static const std::vector<Target> &all();           // x86-64 (baseline), x86-64-v3, x86-64-v4, aarch64
-  static const Target *find(llvm::StringRef name);   // with or without "cpu:"
+  static const std::vector<Target> &all();         // x86-64 (baseline), x86-64-v3, x86-64-v4, aarch64
+  static const Target *find(llvm::StringRef name); // with or without "cpu:"
 };
 
 /// A kernel as a value. Spatial and batch extents and strides are run-time parameters and never in here.
@@ -80,7 +80,8 @@ public:
   /// Chooses the schedule from shapes and target (a stated rule) and computes the run-time parameters.
   virtual llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target) const = 0;
   /// Emits `func.func @kernel` with KernelBuilder. Depends on the description and the target alone.
-  virtual llvm::Error emit(const KernelDescription &kernel, const Target &target, class KernelBuilder &builder) const = 0;
+  virtual llvm::Error emit(const KernelDescription &kernel, const Target &target,
+                           class KernelBuilder &builder) const = 0;
 
   static const KernelFamily *find(llvm::StringRef name); // table in lib/Kernels/Families.cpp
 };

@@ -5,13 +5,13 @@
 //
 // lib/Codegen wraps it into the bundle's KernelFunction.
 #pragma once
-#include "mrcc/Kernels/Kernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Builders.h"
+#include "mrcc/Kernels/Kernel.h"
 
 namespace mrcc {
 
@@ -27,8 +27,8 @@ public:
 };
 
 /// A strided memref over a view or scratch: element [i, j, ...] lies at sum(index * stride). `element` is the type that
-/// loads give: bool is i8 in memory and i1 in values; integers are signless; bf16 is its bits (i16); f8, i4 and u4 are raw
-/// bytes (i8).
+/// loads give: bool is i8 in memory and i1 in values; integers are signless; bf16 is its bits (i16); f8, i4 and u4 are
+/// raw bytes (i8).
 struct Buffer {
   mlir::Value memref;
   mlir::Type element;
@@ -70,7 +70,8 @@ public:
   // Control flow.
   using Values = llvm::SmallVector<mlir::Value>;
   void loop(Index lo, Index hi, Index step, llvm::function_ref<void(Index)> body);
-  Values loop(Index lo, Index hi, Index step, mlir::ValueRange init, llvm::function_ref<Values(Index, mlir::ValueRange)> body);
+  Values loop(Index lo, Index hi, Index step, mlir::ValueRange init,
+              llvm::function_ref<Values(Index, mlir::ValueRange)> body);
   void ifThen(mlir::Value condition, llvm::function_ref<void()> then, llvm::function_ref<void()> otherwise = nullptr);
   /// body(k) for the constant k in [lo, hi] that x is; nothing if it is none of them.
   void switchOn(Index x, int64_t lo, int64_t hi, llvm::function_ref<void(int64_t)> body);
@@ -106,8 +107,8 @@ public:
   mlir::Value roundEven(mlir::Value x);
   mlir::Value floor(mlir::Value x);
   mlir::Value ceil(mlir::Value x);
-  mlir::Value toF32(mlir::Value x);                   // from f16, bf16 (i16); f32 stays
-  mlir::Value fromF32(mlir::Value x, mlir::Type to);  // to f16, bf16 (nearest even), or f32
+  mlir::Value toF32(mlir::Value x);                  // from f16, bf16 (i16); f32 stays
+  mlir::Value fromF32(mlir::Value x, mlir::Type to); // to f16, bf16 (nearest even), or f32
   // Comparisons of indices (signed) and conditions.
   mlir::Value less(Index a, Index b);
   mlir::Value equal(Index a, Index b);
@@ -122,22 +123,25 @@ private:
   mlir::Value halfToF32(mlir::Value x);
   mlir::Value f32ToHalf(mlir::Value x);
   mlir::OwningOpRef<mlir::ModuleOp> module;
-  mlir::func::FuncOp func;                            // the one that is being written
+  mlir::func::FuncOp func; // the one that is being written
   llvm::SmallVector<DType> types;
   unsigned numParams;
   unsigned numOutlined = 0;
 };
 
 /// Emits one node of an expression on scalars or vectors of `lanes` (0: scalar). Transcendentals become polynomials and
-/// integer tricks, never calls. `args` are the values of the node's arguments, of types `argTypes`; scalars among them are
-/// spread over the lanes. Not for leaves (acc, load, load_at, iter, extent, param). i64 and index values are of type i64.
+/// integer tricks, never calls. `args` are the values of the node's arguments, of types `argTypes`; scalars among them
+/// are spread over the lanes. Not for leaves (acc, load, load_at, iter, extent, param). i64 and index values are of
+/// type i64.
 mlir::Value emitNode(KernelBuilder &kb, const ExprNode &node, llvm::ArrayRef<mlir::Value> args,
                      llvm::ArrayRef<DType> argTypes, int64_t lanes);
 
 /// Emits a whole body whose leaves (acc, load, load_at, iter, extent, param) `leaf` provides; returns its results as
-/// vectors of `lanes` (0: scalars). A leaf may be a scalar: what depends on scalars alone is computed once, not by lane.
-llvm::SmallVector<mlir::Value> emitBody(KernelBuilder &kb, const Expr &body, int64_t lanes,
-                                        llvm::function_ref<mlir::Value(const ExprNode &, llvm::ArrayRef<mlir::Value>)> leaf);
+/// vectors of `lanes` (0: scalars). A leaf may be a scalar: what depends on scalars alone is computed once, not by
+/// lane.
+llvm::SmallVector<mlir::Value>
+emitBody(KernelBuilder &kb, const Expr &body, int64_t lanes,
+         llvm::function_ref<mlir::Value(const ExprNode &, llvm::ArrayRef<mlir::Value>)> leaf);
 
 /// One binary node on values: the combining step of a reduction.
 mlir::Value emitCombine(KernelBuilder &kb, BinaryKind kind, DType type, mlir::Value a, mlir::Value b);
