@@ -66,17 +66,20 @@ namespace {
 /// Adds the time of its life to a stage.
 class StageTimer {
 public:
-  StageTimer(StageTime &time, std::mutex &mutex) : time(time), mutex(mutex), start(std::chrono::steady_clock::now()) {}
+  /// `runs` is 0 for a part of a run that is counted elsewhere.
+  StageTimer(StageTime &time, std::mutex &mutex, unsigned runs = 1)
+      : time(time), mutex(mutex), runs(runs), start(std::chrono::steady_clock::now()) {}
   ~StageTimer() {
     std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     std::lock_guard lock(mutex);
-    ++time.runs;
+    time.runs += runs;
     time.seconds += took.count();
   }
 
 private:
   StageTime &time;
   std::mutex &mutex;
+  unsigned runs;
   std::chrono::steady_clock::time_point start;
 };
 
@@ -120,10 +123,9 @@ struct Compilation::State {
   ModelInfo program; // of the imported module: without binds
   std::unique_ptr<MLIRContext> context;
   OwningOpRef<ModuleOp> module;
-  std::string bytecode;                             // of the simplified module
-  llvm::StringSet<> sharedBlobs;                    // keys
-  std::set<std::string> sharedInline;               // printed dense attributes
-  std::map<std::string, KernelDescription> kernels; // by key, per target name in front
+  std::string bytecode;               // of the simplified module
+  llvm::StringSet<> sharedBlobs;      // keys
+  std::set<std::string> sharedInline; // printed dense attributes
   std::vector<std::map<std::string, KernelDescription>> kernelsOfTarget;
   std::vector<std::shared_ptr<std::vector<uint8_t>>> owned;
   std::mutex mutex;
@@ -146,7 +148,7 @@ Compilation::~Compilation() = default;
 const ModelInfo &Compilation::model() const { return state->info; }
 
 llvm::Error Compilation::read(const std::string &path) {
-  StageTimer timer(times[size_t(StageId::import)], state->mutex);
+  StageTimer timer(times[size_t(StageId::import)], state->mutex, /*runs=*/0);
   auto handle = readModel(path);
   if (!handle)
     return handle.takeError();
@@ -205,7 +207,6 @@ llvm::Error Compilation::import(llvm::ArrayRef<VariantShapes> shapes) {
   }
   {
     StageTimer timer(time, state->mutex);
-    time.runs -= time.runs ? 1 : 0; // reading and importing are one run
     auto module = importModel(*state->handle, *state->context, import, notes);
     if (!module)
       return module.takeError();
@@ -335,7 +336,7 @@ llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
       return;
     r.warnings = std::move(diagnostics.warnings);
     for (const Target *target : options.targets) {
-      auto built = buildProgram(func, *target, [&](Attribute attr) {
+      auto built = buildProgram(func, *target, options.strictMath, [&](Attribute attr) {
         auto blob = dyn_cast<BlobAttr>(attr);
         return blob ? state->sharedBlobs.contains(blob.getKey()) : state->sharedInline.count(attrText(attr)) != 0;
       });

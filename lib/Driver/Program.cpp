@@ -28,7 +28,7 @@ static int64_t attrOr(func::FuncOp func, StringRef name) {
   return attr ? attr.getInt() : 0;
 }
 
-llvm::Expected<BuiltProgram> mrcc::buildProgram(func::FuncOp func, const Target &target,
+llvm::Expected<BuiltProgram> mrcc::buildProgram(func::FuncOp func, const Target &target, bool strictMath,
                                                 llvm::function_ref<bool(Attribute)> isShared) {
   BuiltProgram built;
   BundleVariant &variant = built.variant;
@@ -61,6 +61,8 @@ llvm::Expected<BuiltProgram> mrcc::buildProgram(func::FuncOp func, const Target 
     if (error)
       return;
     LaunchSite site = siteOf(launch);
+    if (strictMath)
+      site.config["strict"] = {1};
     const KernelFamily *family = KernelFamily::find(site.family);
     std::string where = nodeNames(launch.getLoc());
     if (!family) {

@@ -36,7 +36,7 @@ llvm::Expected<std::string> compileToMemory(func::FuncOp func) {
   if (failed(pm.run(func)))
     return llvm::createStringError("form-kernels or plan-memory failed");
   const Target &target = *Target::find("x86-64-v3");
-  auto built = buildProgram(func, target, [](Attribute) { return true; });
+  auto built = buildProgram(func, target, /*strictMath=*/false, [](Attribute) { return true; });
   if (!built)
     return built.takeError();
   std::vector<KernelDescription> kernels;
@@ -297,4 +297,29 @@ TEST_CASE("attention with a mask") {
     %0 = mrc.attention %q, %k, %v, %m {scale = 0.35 : f32} : (tensor<1x2x5x8xf32>, tensor<1x2x7x8xf32>, tensor<1x2x7x6xf32>, tensor<5x7xf32>) -> tensor<1x2x5x6xf32>
     return %0 : tensor<1x2x5x6xf32>
   )");
+}
+
+TEST_CASE("strict math keeps convolutions direct") {
+  auto context = makeContext();
+  std::string text = function("%x: tensor<1x32x32x16xf32>, %w: tensor<16x16x3x3xf32>", "tensor<1x32x32x16xf32>", R"(
+    %n = mrc.none : none
+    %0 = mrc.conv %x, %w, %n {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, group = 1 : i64}
+      : (tensor<1x32x32x16xf32>, tensor<16x16x3x3xf32>, none) -> tensor<1x32x32x16xf32>
+    return %0 : tensor<1x32x32x16xf32>
+  )");
+  for (bool strict : {false, true}) {
+    auto module = parseSourceString<ModuleOp>(text, context.get());
+    REQUIRE(module);
+    auto func = module->lookupSymbol<func::FuncOp>("main");
+    PassManager pm(context.get(), func::FuncOp::getOperationName());
+    pm.addPass(createFormKernels());
+    pm.addPass(createPlanMemory());
+    REQUIRE(succeeded(pm.run(func)));
+    auto built = buildProgram(func, *Target::find("x86-64-v3"), strict, [](Attribute) { return true; });
+    REQUIRE(bool(built));
+    unsigned winograd = 0;
+    for (auto &[key, kernel] : built->kernels)
+      winograd += kernel.config.count("winograd");
+    CHECK(winograd == (strict ? 0 : 1));
+  }
 }

@@ -12,8 +12,9 @@ struct BuiltProgram {
   std::vector<std::shared_ptr<std::vector<uint8_t>>> owned;
 };
 
-/// `isShared` says of a constant's attribute whether the simplified module held it already.
-llvm::Expected<BuiltProgram> buildProgram(mlir::func::FuncOp func, const Target &target,
+/// `strictMath` keeps every operation's own f32 summation (no Winograd). `isShared` says of a constant's attribute
+/// whether the simplified module held it already.
+llvm::Expected<BuiltProgram> buildProgram(mlir::func::FuncOp func, const Target &target, bool strictMath,
                                           llvm::function_ref<bool(mlir::Attribute)> isShared);
 
 } // namespace mrcc
