@@ -34,8 +34,6 @@ public:
 
   /// The view of a tensor value; nothing if a view op on the way cannot be a view (form-kernels has not run).
   const ValueView *lookup(mlir::Value v) const;
-  /// True where `operand` of a concat lies inside the result already.
-  bool liesInConcat(mlir::Value operand) const { return placed.count(operand) != 0; }
 
 private:
   llvm::DenseMap<mlir::Value, ValueView> views;
