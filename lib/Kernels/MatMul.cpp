@@ -18,6 +18,9 @@ namespace mrcc {
 
 namespace {
 
+/// Products that are summed in one chain of roundings. At 128 the sums of a tile cost 1 % of its products.
+constexpr int64_t blockDepth = 128;
+
 enum BForm { bPacked = 0, bInPlace = 1, bCopied = 2, bTransposed = 3 };
 
 template <class T> struct Params {
@@ -188,6 +191,8 @@ llvm::Expected<BoundLaunch> bindMatMul(MatMulProblem p, const LaunchSite &site, 
   kernel.config["tail"] = n % tile.width();
   kernel.config["whole"] = n >= tile.width();
   kernel.config["chunked"] = q.chunks > 1;
+  const bool blocked = isFloat(compute) && k > blockDepth && (q.chunks == 1 || q.depth >= blockDepth / 4);
+  kernel.config["block"] = blocked ? blockDepth : 0;
   kernel.config["b"] = form;
   kernel.config["bColumn"] = form != bCopied ? 0 : q.bColumn == 1 ? 1 : 2;
   kernel.config["batch"] = batch.size();
@@ -313,8 +318,8 @@ private:
         place.push_back({kb.div(v, perPanel), kb.mul(kb.rem(v, perPanel), tile.lanes)});
       }
     }
-    KernelBuilder::Values acc(count * vectors, arithmetic.zero(tile.lanes));
-    return kb.loop(0, q.chunks, 1, acc, [&](Index c, ValueRange in) {
+    const KernelBuilder::Values zero(count * vectors, arithmetic.zero(tile.lanes));
+    auto multiply = [&](Index c, Index from, Index to, ValueRange in) {
       Index base = kb.mul(c, q.depth);
       auto loadA = [&](int64_t r, Index k) {
         return arithmetic.widen(kb.load(a, {at[r], kb.add(base, k)}), kernel.types[1]);
@@ -329,7 +334,19 @@ private:
               kernel.types[2]);
         return kb.loadVector(panel, {k, j * tile.lanes}, tile.lanes);
       };
-      return multiplyLoop(arithmetic, 0, q.depth, count, vectors, in, loadA, loadB);
+      return multiplyLoop(arithmetic, from, to, count, vectors, in, loadA, loadB);
+    };
+    const int64_t block = get("block");
+    if (!block)
+      return kb.loop(0, q.chunks, 1, zero, [&](Index c, ValueRange in) { return multiply(c, 0, q.depth, in); });
+    // A block's sum starts at zero: chains of roundings end with the block.
+    return kb.loop(0, q.chunks, 1, zero, [&](Index c, ValueRange in) {
+      return kb.loop(0, q.depth, block, in, [&](Index k, ValueRange in) {
+        KernelBuilder::Values sum = multiply(c, k, kb.min(kb.add(k, block), q.depth), zero);
+        for (auto [part, before] : llvm::zip(sum, in))
+          part = arithmetic.add(before, part);
+        return sum;
+      });
     });
   }
 
