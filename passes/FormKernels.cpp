@@ -18,6 +18,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mrcc/Form/Launch.h"
 #include "mrcc/Form/Views.h"
+#include <cmath>
 #include <numeric>
 
 namespace mrcc {
@@ -138,6 +139,7 @@ struct FormKernels : mrcc::impl::FormKernelsBase<FormKernels> {
           changed = true;
       dropDead(func);
     }
+    numbersToImmediates(func);
     insertCopies(func);
     dropDead(func);
   }
@@ -369,6 +371,32 @@ struct FormKernels : mrcc::impl::FormKernelsBase<FormKernels> {
     return true;
   }
 
+  /// A model's own numbers in bodies become immediates, so that kernels that differ in them alone are one. Small halves
+  /// and integers (0, 0.5, 1, 6) stay: they are parts of an op.
+  void numbersToImmediates(func::FuncOp func) {
+    auto isOwn = [](const ExprNode &n) {
+      if (n.op != ExprNode::Op::constant || n.type != DType::f32)
+        return false;
+      double v = llvm::bit_cast<double>(n.bits);
+      return std::isfinite(v) && !(std::abs(v) <= 16 && 2 * v == std::floor(2 * v));
+    };
+    for (LaunchOp launch : func.getOps<LaunchOp>()) {
+      if (!llvm::is_contained({"loop", "conv", "depthwise", "conv_transpose", "matmul"}, launch.getFamily()))
+        continue;
+      Expr body = getBody(launch);
+      SmallVector<int64_t> numbers;
+      const size_t first = getConfig(launch, "immediates").size();
+      for (ExprNode &n : body.nodes)
+        if (isOwn(n)) {
+          numbers.push_back(llvm::bit_cast<uint32_t>(float(llvm::bit_cast<double>(n.bits))));
+          n = ExprNode{ExprNode::Op::param, DType::f32, uint32_t(first + numbers.size() - 1), 0, {}};
+        }
+      appendImmediates(launch, numbers);
+      if (!numbers.empty())
+        setBody(launch, body);
+    }
+  }
+
   /// Packed weights are read as vectors: one of a repeated value has no bytes to read, so it is written out first.
   void writeOutSplatWeights(func::FuncOp func) {
     for (Operation &op : llvm::make_early_inc_range(func.front())) {
@@ -392,12 +420,11 @@ struct FormKernels : mrcc::impl::FormKernelsBase<FormKernels> {
       auto concat = dyn_cast<ConcatOp>(&op);
       if (!concat)
         continue;
-      ViewAnalysis views(func);
       OpBuilder b(concat);
       for (OpOperand &operand : concat->getOpOperands()) {
         Operation *def = operand.get().getDefiningOp();
-        bool inPlace = def && isa<LaunchOp, ConcatOp>(def) && views.liesInConcat(operand.get()) &&
-                       llvm::count(concat.getInputs(), operand.get()) == 1 && firstConcat(operand.get()) == concat;
+        bool inPlace = def && isa<LaunchOp, ConcatOp>(def) && llvm::count(concat.getInputs(), operand.get()) == 1 &&
+                       firstConcat(operand.get()) == concat;
         if (!inPlace)
           operand.set(createCopy(b, concat.getLoc(), operand.get()));
       }

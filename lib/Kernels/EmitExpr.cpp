@@ -524,10 +524,37 @@ Value emitNode(KernelBuilder &kb, const ExprNode &node, ArrayRef<Value> args, Ar
   llvm_unreachable("leaves are emitted by the family");
 }
 
-SmallVector<Value> emitBody(KernelBuilder &kb, const Expr &body, int64_t lanes,
+/// The product that an addition may take in: a float multiplication that nothing else uses, as the argument's place.
+static std::optional<size_t> fusableProduct(const Expr &body, const ExprNode &node, ArrayRef<unsigned> uses) {
+  if (node.op != Op::binary || BinaryKind(node.imm) != BinaryKind::add ||
+      (node.type != DType::f32 && node.type != DType::f64))
+    return std::nullopt;
+  for (size_t i = 0; i < 2; ++i) {
+    const ExprNode &x = body.nodes[node.args[i]];
+    if (x.op == Op::binary && BinaryKind(x.imm) == BinaryKind::mul && uses[node.args[i]] == 1)
+      return i;
+  }
+  return std::nullopt;
+}
+
+SmallVector<Value> emitBody(KernelBuilder &kb, const Expr &body, int64_t lanes, bool contract,
                             llvm::function_ref<Value(const ExprNode &, ArrayRef<Value>)> leaf) {
+  SmallVector<unsigned> uses(body.nodes.size(), 0);
+  for (const ExprNode &node : body.nodes)
+    for (uint32_t arg : node.args)
+      ++uses[arg];
+  for (uint32_t r : body.results)
+    ++uses[r];
   SmallVector<Value> values;
   for (const ExprNode &node : body.nodes) {
+    if (auto product = contract ? fusableProduct(body, node, uses) : std::nullopt) {
+      auto wide = [&](uint32_t n) {
+        return lanes && !isa<VectorType>(values[n].getType()) ? kb.splat(values[n], lanes) : values[n];
+      };
+      auto &factors = body.nodes[node.args[*product]].args;
+      values.push_back(kb.fma(wide(factors[0]), wide(factors[1]), wide(node.args[1 - *product])));
+      continue;
+    }
     SmallVector<Value> args;
     SmallVector<DType> types;
     bool wide = false; // some argument differs between lanes

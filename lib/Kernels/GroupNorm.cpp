@@ -339,7 +339,7 @@ void GroupNormEmitter::applyAt(const Offsets &at, Index c, Index place, int64_t 
     }
     return node.type == DType::f64 ? arith::BitcastOp::create(kb.b, kb.loc, kb.b.getF64Type(), bits).getResult() : bits;
   };
-  store(Num(kb, emitBody(kb, body, n, leaf)[0]), at[0], c);
+  store(Num(kb, emitBody(kb, body, n, /*contract=*/true, leaf)[0]), at[0], c);
 }
 
 void GroupNormEmitter::apply(unsigned level, const Offsets &at, Index begin, Index end) {

@@ -219,7 +219,7 @@ void Epilogue::store(Value acc, llvm::ArrayRef<Index> at, int64_t active) {
   if (body.empty()) {
     result = convert(kb, acc, compute, outType);
   } else {
-    result = emitBody(kb, body, lanes, [&](const ExprNode &node, llvm::ArrayRef<Value>) -> Value {
+    result = emitBody(kb, body, lanes, /*contract=*/true, [&](const ExprNode &node, llvm::ArrayRef<Value>) -> Value {
       if (node.op == ExprNode::Op::acc)
         return convert(kb, acc, compute, node.type);
       if (node.op == ExprNode::Op::param)

@@ -102,3 +102,16 @@ func.func @resize_add(%x: tensor<1x2x2x8xf32>, %y: tensor<1x4x4x8xf32>) -> tenso
   %1 = mrc.binary add %0, %y : (tensor<1x4x4x8xf32>, tensor<1x4x4x8xf32>) -> tensor<1x4x4x8xf32>
   return %1 : tensor<1x4x4x8xf32>
 }
+
+// -----
+
+// A model's own number is an immediate (0.3 as bits), a small whole one is part of the op.
+// CHECK-LABEL: func.func @numbers
+// CHECK: mrc.launch "loop" {extents = array<i64: 7>, immediates = array<i64: 1050253722>} body "f32 load 0; f32 param 0; f32 mul %0 %1; f32 const 3; f32 add %2 %3 -> %4"
+func.func @numbers(%x: tensor<7xf32>) -> tensor<7xf32> {
+  %a = mrc.constant dense<0.3> : tensor<f32>
+  %b = mrc.constant dense<3.0> : tensor<f32>
+  %0 = mrc.binary mul %x, %a : (tensor<7xf32>, tensor<f32>) -> tensor<7xf32>
+  %1 = mrc.binary add %0, %b : (tensor<7xf32>, tensor<f32>) -> tensor<7xf32>
+  return %1 : tensor<7xf32>
+}

@@ -138,9 +138,9 @@ mlir::Value emitNode(KernelBuilder &kb, const ExprNode &node, llvm::ArrayRef<mli
 
 /// Emits a whole body whose leaves (acc, load, load_at, iter, extent, param) `leaf` provides; returns its results as
 /// vectors of `lanes` (0: scalars). A leaf may be a scalar: what depends on scalars alone is computed once, not by
-/// lane.
+/// lane. `contract`: a float product that only an addition reads becomes one fma with it.
 llvm::SmallVector<mlir::Value>
-emitBody(KernelBuilder &kb, const Expr &body, int64_t lanes,
+emitBody(KernelBuilder &kb, const Expr &body, int64_t lanes, bool contract,
          llvm::function_ref<mlir::Value(const ExprNode &, llvm::ArrayRef<mlir::Value>)> leaf);
 
 /// One binary node on values: the combining step of a reduction.
