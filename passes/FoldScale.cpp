@@ -6,6 +6,10 @@
 //   matmul that alone reads the chain: weights * s along input channels; t only into an unpadded convolution, because a
 //   border is padded with 0 after the chain, not before; else the chain is written as one mul and one add, if that is
 //   fewer ops.
+// A factor that is one number stays out of the weights behind a conv, conv_transpose or matmul, unless it is a power of
+// two: weights rounded once more shift whole channels, and such shifts add up from layer to layer (the text detector
+// was twice as far from float64), while behind the kernel the factor rides on the addition that is there anyway:
+// (acc + b) * s + t = acc * s + (b * s + t).
 // A chain that adds a large number and takes it away again (rounding by a magic number) is left alone.
 #include "Affine.h"
 #include "Passes.h"
@@ -91,6 +95,44 @@ static SmallVector<Operation *> chainOf(Operation *op) {
   return chain;
 }
 
+/// True if `v` comes from a matrix-like op, through element-wise ops alone: what follows becomes part of that kernel.
+static bool followsProduct(Value v) {
+  for (Operation *op = v.getDefiningOp(); op; op = v.getDefiningOp()) {
+    if (isa<ConvOp, ConvTransposeOp, MatMulOp>(op))
+      return v.hasOneUse() || isa<UnaryOp, BinaryOp>(*v.user_begin());
+    if (!isa<UnaryOp, BinaryOp, SelectOp>(op))
+      return false;
+    auto whole = llvm::find_if(op->getOperands(), [&](Value x) { return x.getType() == v.getType(); });
+    if (whole == op->operand_end())
+      return false;
+    v = *whole;
+  }
+  return false;
+}
+
+/// A scale that changes the rounding of what it multiplies.
+static bool isRoundingNumber(const Affine &affine) {
+  int exponent;
+  return affine.scale.size() == 1 && std::abs(std::frexp(affine.scale[0], &exponent)) != 0.5;
+}
+
+/// (op(x) + b) * s + t as op(x) * s + (b * s + t), with the bias taken out of a convolution. Null if it is not
+/// constant.
+static Value scaleBehind(OpBuilder &b, Location loc, Operation *op, Affine affine) {
+  if (isa<ConvOp, ConvTransposeOp>(op) && !isNone(op->getOperand(2))) {
+    auto bias = readFloats(op->getOperand(2));
+    if (!bias)
+      return nullptr;
+    Operation *old = op->getOperand(2).getDefiningOp();
+    affine.offset = Affine{{1}, *bias}.then(affine).offset;
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(op);
+    op->setOperand(2, NoneOp::create(b, op->getLoc(), b.getNoneType()));
+    eraseDead(old);
+  }
+  return applyAffine(b, loc, op->getResult(0), affine);
+}
+
 static void fold(Operation *last) {
   if (last->hasOneUse() && stepOf(*last->user_begin()))
     return; // the chain goes on
@@ -123,14 +165,20 @@ static void fold(Operation *last) {
     recordFold(op, "scale", before, constantBytes(op->getOperands()));
     return true;
   };
-  if (isa_and_nonnull<ConvOp, ConvTransposeOp, LayerNormOp, GroupNormOp>(producer) &&
-      folds(foldAfter, producer, affine))
+  const bool shorter = int(chain.size()) > affine.hasScale() + affine.hasOffset();
+  if (affine.hasScale() && isRoundingNumber(affine) && followsProduct(root)) {
+    if (isa_and_nonnull<ConvOp, ConvTransposeOp, MatMulOp>(producer))
+      out = scaleBehind(b, last->getLoc(), producer, affine);
+    else if (shorter)
+      out = applyAffine(b, last->getLoc(), root, affine);
+  } else if (isa_and_nonnull<ConvOp, ConvTransposeOp, LayerNormOp, GroupNormOp>(producer) &&
+             folds(foldAfter, producer, affine))
     out = root;
   else if (isa_and_nonnull<MatMulOp>(producer) && affine.hasScale() && folds(foldAfter, producer, {affine.scale, {0}}))
     out = applyAffine(b, last->getLoc(), root, {{1}, affine.offset});
   else if (consumer && folds(foldBefore, consumer, affine))
     out = root;
-  else if (int(chain.size()) > affine.hasScale() + affine.hasOffset())
+  else if (shorter)
     out = applyAffine(b, last->getLoc(), root, affine);
   if (!out)
     return;

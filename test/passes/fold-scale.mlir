@@ -139,3 +139,27 @@ func.func @stays(%x: tensor<?x4x4x2xf32>) -> (tensor<?x4x4x2xf32>, tensor<?x4x4x
   %3 = mrc.binary mul %2, %rows : (tensor<?x4x4x2xf32>, tensor<4x1xf32>) -> tensor<?x4x4x2xf32>
   return %1, %3 : tensor<?x4x4x2xf32>, tensor<?x4x4x2xf32>
 }
+
+// -----
+
+// A factor that is one number and no power of two stays behind the convolution, which gives its bias away:
+// (c + [1, 2]) * 3 + 1 = c * 3 + [4, 7].
+// CHECK-LABEL: func @number_behind_conv
+// CHECK: mrc.constant dense<{{.*}}1.000000e+00{{.*}}2.000000e+00{{.*}}3.000000e+00{{.*}}4.000000e+00{{.*}}> : tensor<2x2x1x1xf32>
+// CHECK: %[[NONE:.*]] = mrc.none
+// CHECK: %[[C:.*]] = mrc.conv %arg0, %{{.*}}, %[[NONE]]
+// CHECK: %[[S:.*]] = mrc.constant dense<3.000000e+00> : tensor<f32>
+// CHECK: %[[T:.*]] = mrc.constant dense<[4.000000e+00, 7.000000e+00]> : tensor<2xf32>
+// CHECK: %[[M:.*]] = mrc.binary mul %[[C]], %[[S]]
+// CHECK: mrc.binary add %[[M]], %[[T]]
+// CHECK-NEXT: return
+func.func @number_behind_conv(%x: tensor<?x?x?x2xf32>) -> tensor<?x?x?x2xf32> {
+  %w = mrc.constant dense<[[[[1.0]], [[2.0]]], [[[3.0]], [[4.0]]]]> : tensor<2x2x1x1xf32>
+  %b = mrc.constant dense<[1.0, 2.0]> : tensor<2xf32>
+  %three = mrc.constant dense<3.0> : tensor<f32>
+  %one = mrc.constant dense<1.0> : tensor<f32>
+  %0 = mrc.conv %x, %w, %b {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, group = 1 : i64} : (tensor<?x?x?x2xf32>, tensor<2x2x1x1xf32>, tensor<2xf32>) -> tensor<?x?x?x2xf32>
+  %1 = mrc.binary mul %0, %three : (tensor<?x?x?x2xf32>, tensor<f32>) -> tensor<?x?x?x2xf32>
+  %2 = mrc.binary add %1, %one : (tensor<?x?x?x2xf32>, tensor<f32>) -> tensor<?x?x?x2xf32>
+  return %2 : tensor<?x?x?x2xf32>
+}
