@@ -9,6 +9,7 @@
 // "FlashAttention" (2022). Keys beyond the last have a score of minus infinity.
 #include "Families.h"
 #include "Tile.h"
+#include "VectorMath.h"
 #include <cmath>
 
 using namespace mlir;
@@ -66,7 +67,7 @@ static llvm::Expected<BoundLaunch> bindAttention(const LaunchSite &site, const T
   q.blocks = ceilDiv(q.queries, queryBlock);
   q.offsetV = roundUp(roundUp(q.keys, tile.width()) * q.depth * 4, 64);
   q.offsetS = q.offsetV + roundUp(q.keys * q.pitchV * 4, 64);
-  q.offsetO = q.offsetS + queryBlock * (keyBlock + 16) * 4;
+  q.offsetO = q.offsetS + roundUp(tile.rows * (keyBlock + 16) * 4, 64);
   q.offsetStat = q.offsetO + queryBlock * q.pitchV * 4;
   q.scale = site.get("scale", 0x3f800000);
   bound.scratchBytes = q.offsetStat + 2 * queryBlock * tile.lanes * 4;
@@ -79,6 +80,8 @@ static llvm::Expected<BoundLaunch> bindAttention(const LaunchSite &site, const T
   config["whole"] = vectors >= group;
   config["rest"] = q.width % tile.lanes; // columns of the last vector, 0: all
   config["mask"] = !masked ? 0 : 1 + strideClass(site.input(3));
+  // Scores wait as plain products: exp(scale * (S - maximum)) takes the scale in. A mask is added to scaled ones.
+  config["plain"] = !masked && llvm::bit_cast<float>(uint32_t(q.scale)) > 0;
   config["out"] = strideClass(out);
   config["q"] = q.q.column == 1 || q.depth == 1;
   config["k"] = q.k.column == 1 && q.depth >= tile.lanes ? 1
@@ -113,10 +116,13 @@ public:
     Value bits = arith::TruncIOp::create(
         kb.b, kb.loc, kb.b.getI32Type(),
         arith::IndexCastOp::create(kb.b, kb.loc, kb.b.getI64Type(), kb.ssa(q.scale)).getResult());
+    plain = get("plain");
     scale = kb.splat(arith::BitcastOp::create(kb.b, kb.loc, kb.b.getF32Type(), bits), tile.lanes);
+    Value log2e = constant(1.4426950408889634);
+    toBinary = plain ? mul(scale, log2e) : log2e;
     panels = kb.scratch(0, DType::f32, {1, q.depth, tile.width()});
     values = kb.scratch(q.offsetV, DType::f32, {q.keys, q.pitchV});
-    scores = kb.scratch(q.offsetS, DType::f32, {queryBlock, keyBlock + 16});
+    scores = kb.scratch(q.offsetS, DType::f32, {tile.rows, keyBlock + 16});
     sums = kb.scratch(q.offsetO, DType::f32, {queryBlock, q.pitchV});
     stat = kb.scratch(q.offsetStat, DType::f32, {2, queryBlock, tile.lanes});
     kb.loop(kb.begin(), kb.end(), 1, [&](Index u) {
@@ -148,12 +154,11 @@ private:
   Value add(Value x, Value y) { return arith::AddFOp::create(kb.b, kb.loc, x, y); }
   Value sub(Value x, Value y) { return arith::SubFOp::create(kb.b, kb.loc, x, y); }
   Value mul(Value x, Value y) { return arith::MulFOp::create(kb.b, kb.loc, x, y); }
-  Value exp(Value x) {
-    ExprNode node;
-    node.op = ExprNode::Op::unary;
-    node.type = DType::f32;
-    node.imm = uint32_t(UnaryKind::exp);
-    return emitNode(kb, node, {x}, {DType::f32}, tile.lanes);
+  /// e^(x - maximum) of scaled scores.
+  Value power(Value x, Value maximum) {
+    Value t = plain ? kb.fma(x, toBinary, (-Num(kb, mul(maximum, toBinary))).v)
+                    : mul(sub(x, maximum), toBinary); // the lowest numbers as masks: no product may overflow first
+    return vmath::exp2Below({kb, t}).v;
   }
 
   void packKeys(Buffer keys, Index offset) {
@@ -228,28 +233,29 @@ private:
     });
     kb.loop(0, q.keys, keyBlock, [&](Index k0) {
       Index n = kb.min(keyBlock, kb.sub(q.keys, k0));
-      kb.loop(0, n, tile.width(), [&](Index k) {
-        kb.tilesEven(count, tile.rows, [&](Index i, int64_t rows) { scoreTile(q0, i, rows, k0, k); });
-      });
       Index padded = kb.mul(kb.ceilDiv(n, tile.width()), tile.width());
-      Value low = kb.constantVector(kb.b.getF32Type(), -HUGE_VAL, 0);
-      kb.loop(0, count, 1, [&](Index i) {
-        kb.loop(n, padded, 1, [&](Index k) { kb.store(low, scores, {i, k}); });
-        rowPass(i, padded);
-      });
       const int64_t group = get("group"), tail = get("tail");
-      auto columns = [&](Index e, int64_t vectors) {
-        kb.tilesEven(count,
-                     tile.rows == 8 ? 8
-                     : vectors == 3 ? 4
-                     : vectors == 2 ? std::min<int64_t>(6, tile.rows)
-                                    : tile.rows,
-                     [&](Index i, int64_t rows) { valueTile(i, rows, e, vectors, k0, n); });
+      // The scores of one tile of rows stay in L1 from their making to their use.
+      auto make = [&](Index i, int64_t rows) {
+        kb.loop(0, n, tile.width(), [&](Index k) { scoreTile(q0, i, rows, k0, k); });
       };
-      if (get("whole"))
-        kb.loop(0, kb.sub(q.pitchV, tail * lanes), group * lanes, [&](Index e) { columns(e, group); });
-      if (tail)
-        columns(kb.sub(q.pitchV, tail * lanes), tail);
+      auto use = [&](Index i, Index rows) {
+        Value low = kb.constantVector(kb.b.getF32Type(), -HUGE_VAL, 0);
+        kb.loop(0, rows, 1, [&](Index r) {
+          kb.loop(n, padded, 1, [&](Index k) { kb.store(low, scores, {r, k}); });
+          rowPass(r, kb.add(i, r), padded);
+        });
+        auto columns = [&](Index e, int64_t vectors) {
+          const int64_t most = tile.rows == 8 ? 8 : vectors == 3 ? 4 : vectors == 2 ? 6 : tile.rows;
+          kb.tilesEven(rows, std::min(most, tile.rows),
+                       [&](Index r, int64_t rows) { valueTile(r, kb.add(i, r), rows, e, vectors, k0, n); });
+        };
+        if (get("whole"))
+          kb.loop(0, kb.sub(q.pitchV, tail * lanes), group * lanes, [&](Index e) { columns(e, group); });
+        if (tail)
+          columns(kb.sub(q.pitchV, tail * lanes), tail);
+      };
+      kb.tilesEven(count, tile.rows, make, use);
     });
     kb.loop(0, count, 1, [&](Index i) {
       Value sum = vector::ReductionOp::create(kb.b, kb.loc, vector::CombiningKind::ADD,
@@ -280,13 +286,14 @@ private:
         [&](int64_t j, Index d) { return kb.loadVector(panels, {panel, d, j * lanes}, lanes); });
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t j = 0; j < vectors; ++j)
-        kb.storeVector(mul(acc[r * vectors + j], scale), scores, {kb.add(i, r), kb.add(k, j * lanes)});
+        kb.storeVector(plain ? acc[r * vectors + j] : mul(acc[r * vectors + j], scale), scores,
+                       {r, kb.add(k, j * lanes)});
     if (!masked)
       return;
     // Keys that are not there have no mask either.
     Index row = kb.add(q0, i), key = kb.add(k0, k), real = kb.min(tile.width(), kb.sub(q.keys, key));
     kb.loop(0, rows, 1, [&](Index r) {
-      auto at = [&](Index c) { return std::vector<Index>{kb.add(i, r), kb.add(k, c)}; };
+      auto at = [&](Index c) { return std::vector<Index>{r, kb.add(k, c)}; };
       Index done = 0;
       if (get("mask") - 1 == 1) {
         done = kb.sub(real, kb.rem(real, lanes));
@@ -302,23 +309,24 @@ private:
     });
   }
 
-  /// One row of scores becomes numbers to multiply V by; the row's maximum, sum and O are brought up to date.
-  void rowPass(Index i, Index padded) {
+  /// Row r of the scores becomes numbers to multiply V by; maximum, sum and O of row i of the block are brought up to
+  /// date.
+  void rowPass(Index r, Index i, Index padded) {
     const int64_t lanes = tile.lanes;
     Value start = kb.loadVector(stat, {0, i, 0}, lanes);
     auto two = kb.loop(0, padded, 2 * lanes, {start, start}, [&](Index k, ValueRange m) {
-      return KernelBuilder::Values{larger(kb.loadVector(scores, {i, k}, lanes), m[0]),
-                                   larger(kb.loadVector(scores, {i, kb.add(k, lanes)}, lanes), m[1])};
+      return KernelBuilder::Values{larger(kb.loadVector(scores, {r, k}, lanes), m[0]),
+                                   larger(kb.loadVector(scores, {r, kb.add(k, lanes)}, lanes), m[1])};
     });
     Value top = vector::ReductionOp::create(kb.b, kb.loc, vector::CombiningKind::MAXNUMF, larger(two[0], two[1]));
     Value maximum = kb.splat(top, lanes);
-    Value correction = exp(sub(start, maximum));
+    Value correction = power(start, maximum);
     two = kb.loop(0, padded, 2 * lanes, {mul(kb.loadVector(stat, {1, i, 0}, lanes), correction), constant(0)},
                   [&](Index k, ValueRange sum) {
                     KernelBuilder::Values result;
                     for (int64_t half = 0; half < 2; ++half) {
-                      SmallVector<Index> at = {i, kb.add(k, half * lanes)};
-                      Value p = exp(sub(kb.loadVector(scores, at, lanes), maximum));
+                      SmallVector<Index> at = {r, kb.add(k, half * lanes)};
+                      Value p = power(kb.loadVector(scores, at, lanes), maximum);
                       kb.storeVector(p, scores, at);
                       result.push_back(add(sum[half], p));
                     }
@@ -330,7 +338,8 @@ private:
             [&](Index e) { kb.storeVector(mul(kb.loadVector(sums, {i, e}, lanes), correction), sums, {i, e}); });
   }
 
-  void valueTile(Index i, int64_t rows, Index e, int64_t vectors, Index k0, Index n) {
+  /// O of `rows` rows from i on += the scores' rows from r0 on, times V.
+  void valueTile(Index r0, Index i, int64_t rows, Index e, int64_t vectors, Index k0, Index n) {
     const int64_t lanes = tile.lanes;
     KernelBuilder::Values acc;
     auto at = [&](int64_t r, int64_t j) { return std::vector<Index>{kb.add(i, r), kb.add(e, j * lanes)}; };
@@ -338,7 +347,7 @@ private:
       for (int64_t j = 0; j < vectors; ++j)
         acc.push_back(kb.loadVector(sums, at(r, j), lanes));
     acc = multiplyLoop(
-        arithmetic, 0, n, rows, vectors, acc, [&](int64_t r, Index k) { return kb.load(scores, {kb.add(i, r), k}); },
+        arithmetic, 0, n, rows, vectors, acc, [&](int64_t r, Index k) { return kb.load(scores, {kb.add(r0, r), k}); },
         [&](int64_t j, Index k) { return kb.loadVector(values, {kb.add(k0, k), kb.add(e, j * lanes)}, lanes); });
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t j = 0; j < vectors; ++j)
@@ -350,8 +359,9 @@ private:
   Arithmetic arithmetic;
   const TileShape tile;
   const bool masked;
+  bool plain = false;
   Params<Index> q;
-  Value scale;
+  Value scale, toBinary;
   Buffer panels, values, scores, sums, stat, out, queries, mask;
 };
 

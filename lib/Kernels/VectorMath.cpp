@@ -46,6 +46,16 @@ Num exp(Num x) {
   return (fma(r * r, q, r) + x.real(1)) * powerOfTwo(shifted.bits(), bias, mantissa);
 }
 
+// 2^x = 2^n 2^f with n the nearest integer; n goes into the exponent by an integer addition. At x = -127 f is 0, the
+// power is 1 and its bits become 0.
+Num exp2Below(Num x) {
+  x = larger(x.real(-127), x);
+  Num magic = x.real(0x1.8p23), shifted = x + magic, f = x - (shifted - magic);
+  Num p =
+      fma(f, polynomial(f, {0.693147004, 0.240222424, 0.0555073358, 0.00967151299, 0.00132647273}), x.real(1)); // 9e-8
+  return (p.bits() + (shifted.bits() << 23)).asFloat();
+}
+
 Num log(Num x) {
   bool wide = isDouble(x);
   Num infinite = x.real(infinity);
