@@ -73,7 +73,8 @@ Value Arithmetic::add(Value x, Value y) {
 
 KernelBuilder::Values multiplyLoop(Arithmetic &arithmetic, Index lo, Index hi, int64_t rows, int64_t vectors,
                                    ValueRange acc, llvm::function_ref<Value(int64_t, Index)> a,
-                                   llvm::function_ref<Value(int64_t, Index)> b) {
+                                   llvm::function_ref<Value(int64_t, Index)> b, llvm::function_ref<void(Index)> fetch,
+                                   int64_t unroll) {
   KernelBuilder &kb = arithmetic.kb;
   using Values = KernelBuilder::Values;
   const int64_t set = rows * vectors;
@@ -90,8 +91,18 @@ KernelBuilder::Values multiplyLoop(Arithmetic &arithmetic, Index lo, Index hi, i
     return out;
   };
   const int64_t sets = set >= 6 ? 1 : set >= 3 ? 2 : 4;
-  if (sets == 1)
-    return kb.loop(lo, hi, 1, acc, [&](Index k, ValueRange in) { return step(k, in, 0); });
+  if (sets == 1) {
+    Index main = unroll == 1 ? hi : kb.sub(hi, kb.rem(kb.sub(hi, lo), unroll));
+    Values sums = kb.loop(lo, main, unroll, acc, [&](Index k, ValueRange in) {
+      Values out(in);
+      for (int64_t u = 0; fetch && u < unroll; ++u)
+        fetch(kb.add(k, u));
+      for (int64_t u = 0; u < unroll; ++u)
+        out = step(kb.add(k, u), out, 0);
+      return out;
+    });
+    return unroll == 1 ? sums : kb.loop(main, hi, 1, sums, [&](Index k, ValueRange in) { return step(k, in, 0); });
+  }
   Values wide(acc);
   for (int64_t s = 1; s < sets; ++s)
     for (int64_t i = 0; i < set; ++i)
@@ -99,6 +110,8 @@ KernelBuilder::Values multiplyLoop(Arithmetic &arithmetic, Index lo, Index hi, i
   Index main = kb.sub(hi, kb.rem(kb.sub(hi, lo), sets));
   wide = kb.loop(lo, main, sets, wide, [&](Index k, ValueRange in) {
     Values out;
+    for (int64_t s = 0; fetch && s < sets; ++s)
+      fetch(kb.add(k, s));
     for (int64_t s = 0; s < sets; ++s)
       out.append(step(kb.add(k, s), in, s * set));
     return out;

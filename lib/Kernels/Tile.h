@@ -28,10 +28,13 @@ struct Arithmetic {
 };
 
 /// k = lo..hi: acc[r * vectors + j] += a(r, k) * b(j, k), with k split over several sets of accumulators where a tile
-/// has too few of them to hide the latency of an FMA.
+/// has too few of them to hide the latency of an FMA. `fetch(k)`, if given, is called for each k before its use.
+/// `unroll`: steps of k in the loop's body where there is one set; more than one is only for operands at so simple
+/// places that LLVM's scheduler does not gather their loads and spill (measured: matmul lost a third).
 KernelBuilder::Values multiplyLoop(Arithmetic &arithmetic, Index lo, Index hi, int64_t rows, int64_t vectors,
                                    mlir::ValueRange acc, llvm::function_ref<mlir::Value(int64_t, Index)> a,
-                                   llvm::function_ref<mlir::Value(int64_t, Index)> b);
+                                   llvm::function_ref<mlir::Value(int64_t, Index)> b,
+                                   llvm::function_ref<void(Index)> fetch = nullptr, int64_t unroll = 1);
 
 /// How a view's last dimension is walked: 0 a repeated element, 1 contiguous, 2 any stride (in descriptions).
 int64_t strideClass(const View &view);

@@ -333,11 +333,29 @@ private:
     auto part = [&](Index p, bool first) {
       if (!call)
         transformWeights(t, active, p, 0);
-      kb.loop(0, planes, 1, [&](Index plane) { product(t, active, plane, p, count, first); });
+      kb.loop(0, planes, 1, [&](Index plane) {
+        if (!call)
+          fetchWeights(t, p, plane);
+        product(t, active, plane, p, count, first);
+      });
     };
     part(0, true);
     kb.loop(1, q.parts, 1, [&](Index p) { part(p, false); });
     transformOutput(t, active, t0, count);
+  }
+
+  /// Brings 1/36 of the weights of the next part (or the next columns' first) into L2: they come from memory.
+  void fetchWeights(Index t, Index part, Index plane) {
+    Value more = kb.less(part, kb.sub(q.parts, 1));
+    Index chunk = kb.select(more, kb.add(part, 1), 0);
+    Index tileAt = kb.select(more, t, kb.min(kb.add(t, 1), kb.sub(q.columnTiles, 1)));
+    Index panel = kb.div(kb.mul(tileAt, tile.width()), 16), lines = kb.div(kb.add(q.chunk, 3), 4); // 9 taps / 36
+    Buffer all = kb.view(2, {1, 1, kb.mul(lines, planes), 16},
+                         {kb.mul(kb.mul(q.panels, q.chunk), 9 * 16), kb.mul(q.chunk, 9 * 16), 16, 1});
+    kb.loop(0, lines, 1, [&](Index i) {
+      for (int64_t j = 0; j < ceilDiv(tile.width(), 16); ++j)
+        kb.prefetch(all, {chunk, kb.add(panel, j), kb.add(kb.mul(plane, lines), i), 0});
+    });
   }
 
   /// M[plane] (+)= V[part][plane] U[plane]. Sums of later parts are added to M behind the loop: its lines are in cache
@@ -353,12 +371,13 @@ private:
       KernelBuilder::Values acc(rows * vectors, arithmetic.zero(tile.lanes));
       acc = multiplyLoop(
           arithmetic, 0, q.part, rows, vectors, acc,
-          [&](int64_t r, Index k) {
-            if (r == 0 && !call) // walks the next plane's rows of this tile, one line a step
+          [&](int64_t r, Index k) { return kb.load(v, {planeV, kb.add(i, r), k}); },
+          [&](int64_t j, Index k) { return kb.loadVector(u, {up, k, j * tile.lanes}, tile.lanes); },
+          [&](Index k) {
+            if (!call) // walks the next plane's rows of this tile, one line a step
               kb.prefetch(v, {kb.add(planeV, 1), i, kb.mul(k, rows)});
-            return kb.load(v, {planeV, kb.add(i, r), k});
           },
-          [&](int64_t j, Index k) { return kb.loadVector(u, {up, k, j * tile.lanes}, tile.lanes); });
+          /*unroll=*/4);
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t j = 0; j < vectors; ++j) {
           SmallVector<Index> at = {plane, kb.add(i, r), j * tile.lanes};
