@@ -177,6 +177,7 @@ BoundLaunch bindDirect(const ConvProblem &p, const LaunchSite &site, const Targe
   config["whole"] = columns >= tile.width();
   config["grouped"] = p.group > 1;
   config["chunked"] = q.chunks > 1;
+  config["ahead"] = q.rowBlock * q.pixelBlock <= 256 && q.chunks > 1;
   config["border"] = hasBorder(p, last) + 2 * outerBorder;
   config["channel"] = p.in.dims.back() == 1 || q.in.column == 1 ? 1 : 2; // of the whole input: groups step by it, too
   config["immediate"] = bound.params.size();
@@ -195,7 +196,7 @@ public:
   DirectEmitter(const KernelDescription &kernel, const Expr &body, KernelBuilder &kb)
       : kernel(kernel), kb(kb), arithmetic{kb, computeType(kernel.types[1])},
         tile{get("rows"), get("vectors"), get("lanes")}, spatial(get("spatial")), last(spatial - 1),
-        chunked(get("chunked")), rowBorder(get("border") & 1), outerBorder(get("border") & 2),
+        chunked(get("chunked")), ahead(get("ahead")), rowBorder(get("border") & 1), outerBorder(get("border") & 2),
         epilogue(kb, kernel, body, arithmetic.type, get("immediate")) {}
 
   void emit() {
@@ -299,6 +300,7 @@ private:
       allTaps *= dim.kernel;
     Index tapStride = kb.mul(q.depth, 16), panelStride = kb.mul(tapStride, allTaps),
           chunkStride = kb.mul(panelStride, q.panels);
+    nextColumns = kb.select(kb.less(t, kb.sub(q.tiles, 1)), tile.width() / 16, 0);
     weights = kb.view(2, {1, 1, 1, q.depth, 16}, {chunkStride, panelStride, tapStride, 16, 1},
                       kb.mul(group, kb.mul(chunkStride, q.chunks)));
     if (chunked) {
@@ -361,6 +363,14 @@ private:
     auto isLast = [&] { return kb.equal(chunk, kb.sub(q.chunks, 1)); };
     auto sumAt = [&](Index x, int64_t i) { return kb.add(chunked ? kb.add(sumRow, x) : Index(0), i); };
     auto micro = [&](Index x, int64_t count) {
+      if (ahead) { // this tile's share of the lines that a tap has in the next chunk or columns
+        Index work = kb.mul(kb.sub(rowEnd, row0), pixelCount), done = kb.add(kb.mul(kb.sub(r, row0), pixelCount), x);
+        shareBegin = kb.div(kb.mul(done, q.depth), work);
+        shareEnd = kb.div(kb.mul(kb.add(done, count), q.depth), work);
+        Value more = kb.less(chunk, kb.sub(q.chunks, 1));
+        nextChunk = kb.select(more, kb.add(chunk, 1), 0);
+        nextPanels = kb.select(more, 0, nextColumns);
+      }
       KernelBuilder::Values acc;
       for (int64_t i = 0; i < count; ++i)
         for (int64_t j = 0; j < vectors; ++j)
@@ -452,6 +462,11 @@ private:
         if (select)
           pixel[i] = kb.select(kb.inRange(position, q.inSize[last]), pixel[i], zeros);
       }
+      if (ahead)
+        kb.loop(shareBegin, shareEnd, 1, [&](Index k) {
+          for (int64_t j = 0; j < vectors; j += 16 / tile.lanes)
+            kb.prefetch(weights, {nextChunk, kb.add(place[j].first, nextPanels), tap, k, 0});
+        });
       auto loadA = [&](int64_t i, Index k) {
         Value v = kb.load(pixel[i], {k});
         if (mask)
@@ -471,7 +486,7 @@ private:
   Arithmetic arithmetic;
   const TileShape tile;
   const size_t spatial, last;
-  const bool chunked, rowBorder, outerBorder;
+  const bool chunked, ahead, rowBorder, outerBorder;
   Epilogue epilogue;
   std::vector<Dim> dims;
   Params<Index> q;
@@ -480,6 +495,7 @@ private:
   Index group = 0, row0 = 0, rowEnd = 0, pixel0 = 0, pixelCount = 0, column0 = 0;
   int64_t active = 0, vectors = 0;
   std::vector<Index> phase, firstTap, taps, start;
+  Index nextColumns = 0, nextChunk = 0, nextPanels = 0, shareBegin = 0, shareEnd = 0; // what is fetched ahead
   SmallVector<std::pair<Index, Index>> place; // panel and lane of each vector of the tile
 };
 

@@ -378,8 +378,9 @@ Value KernelBuilder::broadcastLoad(Buffer m, llvm::ArrayRef<Index> at, int64_t l
   return splat(load(m, at), lanes);
 }
 
-void KernelBuilder::prefetch(Buffer m, llvm::ArrayRef<Index> at, bool write) {
-  memref::PrefetchOp::create(b, loc, m.memref, indices(*this, at), write, /*localityHint=*/2, /*isDataCache=*/true);
+void KernelBuilder::prefetch(Buffer m, llvm::ArrayRef<Index> at, bool write, int cacheLevel) {
+  memref::PrefetchOp::create(b, loc, m.memref, indices(*this, at), write, /*localityHint=*/4 - cacheLevel,
+                             /*isDataCache=*/true);
 }
 
 //===-- values ----------------------------------------------------------------------------------------------------===//

@@ -18,8 +18,11 @@ namespace mrcc {
 
 namespace {
 
-/// Products that are summed in one chain of roundings. At 128 the sums of a tile cost 1 % of its products.
-constexpr int64_t blockDepth = 128;
+/// Products that are summed in one chain of roundings.
+constexpr int64_t chainLength = 256;
+
+/// Up to so many rows, packed B comes from memory about as fast as it is used, and the next columns are fetched ahead.
+constexpr int64_t aheadRows = 128;
 
 enum BForm { bPacked = 0, bInPlace = 1, bCopied = 2, bTransposed = 3 };
 
@@ -28,6 +31,7 @@ template <class T> struct Params {
   size_t views = 0;
   T rows = 0, depth = 0, chunks = 1, tiles = 0; // M, K of a chunk, chunks, column tiles with the ragged one
   T rowBlock = 0, rowBlocks = 1, tileBlock = 0, tileBlocks = 1;
+  T chain = 1;                        // chunks that are summed in one chain
   T chunkStride = 0, panelStride = 0; // packed B
   T bRow = 0, bColumn = 0;            // B as a view
   T aRow = 0, aDepth = 0, outColumn = 0;
@@ -44,7 +48,7 @@ template <class T> struct Params {
     batch.assign(views, std::vector<T>(rank, T(0)));
   }
   template <class F> void each(F f) {
-    for (T *x : {&rows, &depth, &chunks, &tiles, &rowBlock, &rowBlocks, &tileBlock, &tileBlocks, &chunkStride,
+    for (T *x : {&rows, &depth, &chunks, &tiles, &rowBlock, &rowBlocks, &tileBlock, &tileBlocks, &chain, &chunkStride,
                  &panelStride, &bRow, &bColumn, &aRow, &aDepth})
       f(*x);
     for (auto *list : {&row, &column, &extent})
@@ -148,6 +152,7 @@ llvm::Expected<BoundLaunch> bindMatMul(MatMulProblem p, const LaunchSite &site, 
   q.rows = m;
   q.chunks = p.packed ? p.chunks : 1;
   q.depth = k / q.chunks;
+  q.chain = std::max<int64_t>(1, chainLength / std::max<int64_t>(1, q.depth));
   q.panelStride = q.depth * 16;
   q.chunkStride = roundUp(n, 16) * q.depth;
   q.tiles = ceilDiv(n, tile.width());
@@ -191,8 +196,8 @@ llvm::Expected<BoundLaunch> bindMatMul(MatMulProblem p, const LaunchSite &site, 
   kernel.config["tail"] = n % tile.width();
   kernel.config["whole"] = n >= tile.width();
   kernel.config["chunked"] = q.chunks > 1;
-  const bool blocked = isFloat(compute) && k > blockDepth && (q.chunks == 1 || q.depth >= blockDepth / 4);
-  kernel.config["block"] = blocked ? blockDepth : 0;
+  kernel.config["ahead"] = q.chunks > 1 && m <= aheadRows;
+  kernel.config["chains"] = isFloat(compute) && k > chainLength;
   kernel.config["b"] = form;
   kernel.config["bColumn"] = form != bCopied ? 0 : q.bColumn == 1 ? 1 : 2;
   kernel.config["batch"] = batch.size();
@@ -318,9 +323,20 @@ private:
         place.push_back({kb.div(v, perPanel), kb.mul(kb.rem(v, perPanel), tile.lanes)});
       }
     }
+    const Index nextPanels = kb.select(kb.less(t, kb.sub(q.tiles, 1)), tile.width() / 16, 0);
     const KernelBuilder::Values zero(count * vectors, arithmetic.zero(tile.lanes));
+    // Lines of B at every 16 columns of the tile.
+    auto prefetchB = [&](Index c, Index k, Index panels, int cacheLevel) {
+      for (int64_t j = 0; j < vectors; j += perPanel)
+        kb.prefetch(b, {c, kb.add(place[j].first, panels), k, 0}, false, cacheLevel);
+    };
+    const bool ahead = get("ahead");
     auto multiply = [&](Index c, Index from, Index to, ValueRange in) {
-      Index base = kb.mul(c, q.depth);
+      Index base = kb.mul(c, q.depth), nextChunk = kb.select(kb.less(c, kb.sub(q.chunks, 1)), kb.add(c, 1), 0);
+      if (ahead) // this tile's share of the next columns, which come from far away
+        kb.loop(kb.div(kb.mul(kb.sub(first, row0), q.depth), rows),
+                kb.div(kb.mul(kb.add(kb.sub(first, row0), count), q.depth), rows), 1,
+                [&](Index k) { prefetchB(c, k, nextPanels, 2); });
       auto loadA = [&](int64_t r, Index k) {
         return arithmetic.widen(kb.load(a, {at[r], kb.add(base, k)}), kernel.types[1]);
       };
@@ -334,19 +350,29 @@ private:
               kernel.types[2]);
         return kb.loadVector(panel, {k, j * tile.lanes}, tile.lanes);
       };
+      auto fetch = [&](Index k) { prefetchB(nextChunk, k, 0, 1); }; // it lies apart from this one
+      if (form == bPacked && get("chunked"))
+        return multiplyLoop(arithmetic, from, to, count, vectors, in, loadA, loadB, fetch);
       return multiplyLoop(arithmetic, from, to, count, vectors, in, loadA, loadB);
     };
-    const int64_t block = get("block");
-    if (!block)
-      return kb.loop(0, q.chunks, 1, zero, [&](Index c, ValueRange in) { return multiply(c, 0, q.depth, in); });
-    // A block's sum starts at zero: chains of roundings end with the block.
-    return kb.loop(0, q.chunks, 1, zero, [&](Index c, ValueRange in) {
-      return kb.loop(0, q.depth, block, in, [&](Index k, ValueRange in) {
-        KernelBuilder::Values sum = multiply(c, k, kb.min(kb.add(k, block), q.depth), zero);
-        for (auto [part, before] : llvm::zip(sum, in))
-          part = arithmetic.add(before, part);
-        return sum;
+    auto chunks = [&](Index from, Index to, ValueRange in) {
+      return kb.loop(from, to, 1, in, [&](Index c, ValueRange in) { return multiply(c, 0, q.depth, in); });
+    };
+    if (!get("chains"))
+      return chunks(0, q.chunks, zero);
+    // Each chain's sum starts at zero: the roundings of one do not see the size of the others.
+    auto addTo = [&](ValueRange before, KernelBuilder::Values sum) {
+      for (auto [part, total] : llvm::zip(sum, before))
+        part = arithmetic.add(total, part);
+      return sum;
+    };
+    if (get("chunked"))
+      return kb.loop(0, kb.ceilDiv(q.chunks, q.chain), 1, zero, [&](Index i, ValueRange in) {
+        Index from = kb.mul(i, q.chain);
+        return addTo(in, chunks(from, kb.min(kb.add(from, q.chain), q.chunks), zero));
       });
+    return kb.loop(0, q.depth, chainLength, zero, [&](Index k, ValueRange in) {
+      return addTo(in, multiply(0, k, kb.min(kb.add(k, chainLength), q.depth), zero));
     });
   }
 

@@ -97,7 +97,7 @@ public:
   mlir::Value loadMasked(Buffer m, llvm::ArrayRef<Index> at, int64_t lanes, int64_t active);
   void storeMasked(mlir::Value v, Buffer m, llvm::ArrayRef<Index> at, int64_t active);
   mlir::Value broadcastLoad(Buffer m, llvm::ArrayRef<Index> at, int64_t lanes);
-  void prefetch(Buffer m, llvm::ArrayRef<Index> at, bool write = false);
+  void prefetch(Buffer m, llvm::ArrayRef<Index> at, bool write = false, int cacheLevel = 2); // the line, into L1 or L2
 
   // Values.
   mlir::Value splat(mlir::Value scalar, int64_t lanes);
