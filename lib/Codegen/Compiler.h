@@ -3,6 +3,7 @@
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Pass/PassManager.h"
 #include "mrcc/Kernels/Kernel.h"
+#include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Target/TargetMachine.h"
 
@@ -24,6 +25,7 @@ private:
   llvm::Error addWrapper(llvm::Module &module, const KernelDescription &kernel);
   void prepare(llvm::Module &module);
   void optimize(llvm::Module &module);
+  llvm::Error addCodegenPasses(llvm::legacy::PassManager &passes, llvm::raw_pwrite_stream &out, bool reorders);
 
   const Target &target;
   mlir::MLIRContext context;

@@ -1,14 +1,16 @@
 // Depthwise convolution: out[n, y, x, c] = body(sum over taps of in[n, y', x', c] * w[tap, c]), channels innermost.
 //
-// A register tile is 2 x 4 pixels by one vector of channels; each input vector is loaded once and used by every
-// accumulator that it touches. The image is cut into the region whose taps all lie inside (straight code, no checks)
-// and its border: border columns are tiles one pixel wide with a check a tap column, border rows are tiles one pixel
-// high that loop over the rows of taps that lie inside. A unit of work is a range of rows of one image and a range of
-// channels.
+// A register tile is 2 x 4 pixels (with 16 registers 1 x 8) by one vector of channels; each input vector is loaded once
+// and used by every accumulator that it touches, row by row of the input, so that only the weights of the rows of taps in
+// use need registers. The image is cut into the region whose taps all lie inside (straight code, no checks) and its
+// border: border columns are tiles one pixel wide and eight high with a check a column of taps, border rows are tiles one
+// pixel high that loop over the rows of taps that lie inside. A unit of work is a range of rows of one image and a range
+// of channels.
 //
 // Extents, strides and borders are parameters; kernel size, step and dilation are in the description.
 #include "Families.h"
 #include "Tile.h"
+#include <map>
 
 using namespace mlir;
 
@@ -16,7 +18,7 @@ namespace mrcc {
 
 namespace {
 
-constexpr int64_t tileRows = 2, tileColumns = 4;
+constexpr int64_t tilePixels = 8; // of a tile, whatever its form
 
 template <class T> struct Params {
   struct Walk {
@@ -109,7 +111,7 @@ static llvm::Expected<BoundLaunch> bindDepthwise(const LaunchSite &site, const T
 
   // Units of about 2^17 multiplications, rows first; channels are cut where rows are few.
   const int64_t taps = kernelSize[0] * kernelSize[1], rowWork = std::max<int64_t>(1, q.width * q.channels * taps);
-  q.rowBlock = std::clamp<int64_t>((1 << 17) / rowWork, tileRows, 16) / tileRows * tileRows;
+  q.rowBlock = std::clamp<int64_t>((1 << 17) / rowWork, 2, 16) / 2 * 2;
   q.rowBlocks = std::max<int64_t>(1, ceilDiv(q.height, q.rowBlock));
   const int64_t vectors = std::max<int64_t>(1, ceilDiv(q.channels, lanes)),
                 wanted = ceilDiv(64, out.dims[0] * q.rowBlocks);
@@ -126,13 +128,14 @@ static llvm::Expected<BoundLaunch> bindDepthwise(const LaunchSite &site, const T
   config["sh"] = steps[0], config["sw"] = steps[1];
   config["dh"] = dilations[0], config["dw"] = dilations[1];
   config["lanes"] = lanes;
+  config["rows"] = target.vectorRegisters >= 32 ? 2 : 1;
   config["tail"] = q.channels % lanes;
   config["whole"] = q.channels >= lanes;
   config["border"] = (q.insideLeft > 0 || q.insideRight < q.width) + 2 * (q.insideTop > 0 || q.insideBottom < q.height);
   config["channel"] = q.in.channel == 1 || q.channels == 1 ? 1 : 2;
   config["weight"] = q.weightChannel == 1 || q.channels == 1 ? 1 : 2;
   config["immediate"] = bound.params.size();
-  bound.scratchBytes = tileRows * tileColumns * lanes * bitWidth(compute) / 8;
+  bound.scratchBytes = tilePixels * lanes * bitWidth(compute) / 8;
   finishBind(bound, site);
   return bound;
 }
@@ -153,8 +156,7 @@ public:
       q.in.channel = 1;
     if (get("weight") == 1)
       q.weightChannel = 1;
-    weights = kb.view(2, {kh * kw, q.channels}, {q.tapStride, q.weightChannel});
-    stage = kb.scratch(0, arithmetic.type, {tileRows * tileColumns, get("lanes")});
+    stage = kb.scratch(0, arithmetic.type, {tilePixels, get("lanes")});
     kb.loop(kb.begin(), kb.end(), 1, [&](Index u) { unit(u); });
   }
 
@@ -164,27 +166,29 @@ private:
   void unit(Index u) {
     Index channelBlock = kb.rem(u, q.channelBlocks), rest = kb.div(u, q.channelBlocks);
     Index rowBlock = kb.rem(rest, q.rowBlocks), image = kb.div(rest, q.rowBlocks);
-    in = kb.view(1, {q.inHeight, q.inWidth, q.channels}, {q.in.row, q.in.pixel, q.in.channel},
-                 kb.mul(image, q.in.batch));
-    auto operand = [&](size_t i) {
-      auto &walk = q.outs[i];
-      int64_t column = get("x" + std::to_string(i));
-      return Epilogue::Operand{kb.view(i == 0 ? 0 : i + 2, {q.height, q.width, q.channels},
-                                       {walk.row, walk.pixel, strideOf(column, walk.channel)},
-                                       kb.mul(image, walk.batch)),
-                               column};
-    };
-    epilogue.out = operand(0);
-    epilogue.extras.clear();
-    for (size_t i = 1; i < q.outs.size(); ++i)
-      epilogue.extras.push_back(operand(i));
+    inImage = kb.mul(image, q.in.batch);
+    outImages.clear();
+    for (auto &walk : q.outs)
+      outImages.push_back(kb.mul(image, walk.batch));
     channel0 = kb.mul(channelBlock, q.channelBlock);
     channelEnd = kb.min(kb.add(channel0, q.channelBlock), q.channels);
     Index row0 = kb.mul(rowBlock, q.rowBlock), rowEnd = kb.min(kb.add(row0, q.rowBlock), q.height);
     const bool rowsAtBorder = get("border") & 2;
     Index first = rowsAtBorder ? kb.min(kb.max(row0, q.insideTop), rowEnd) : row0;
     Index last = rowsAtBorder ? kb.max(kb.min(rowEnd, q.insideBottom), first) : rowEnd;
-    kb.tiles(kb.sub(last, first), tileRows, [&](Index y, int64_t rows) { insideRows(kb.add(first, y), rows); });
+    kb.tiles(kb.sub(last, first), get("rows"), [&](Index y, int64_t rows) {
+      kb.tilesEven(insideColumns(), tilePixels / get("rows"), [&](Index x, int64_t columns) {
+        straight(kb.add(first, y), kb.add(insideLeft(), x), rows, columns, false);
+      });
+    });
+    if (get("border") & 1) {
+      auto column = [&](Index y, int64_t rows) {
+        borderColumns([&](Index x) { straight(kb.add(first, y), x, rows, 1, true); });
+      };
+      Index whole = kb.mul(kb.div(kb.sub(last, first), tilePixels), tilePixels);
+      kb.loop(0, whole, tilePixels, [&](Index y) { column(y, tilePixels); });
+      kb.tiles(kb.sub(kb.sub(last, first), whole), 2, [&](Index y, int64_t rows) { column(kb.add(whole, y), rows); });
+    }
     if (rowsAtBorder) {
       // Both ends as one loop, so that its body is emitted once.
       Index above = kb.sub(first, row0), below = kb.sub(rowEnd, last);
@@ -217,32 +221,52 @@ private:
     }
   }
 
-  Value input(Index y, Index x, Index c, int64_t lanes, int64_t active) {
-    return arithmetic.widen(loadLanes(kb, in, {y, x, c}, channelClass, lanes, active), kernel.types[1]);
+  // Loads and stores of a tile go through windows that start at its first element, so that an address is a register plus
+  // a multiple of the pixel's stride.
+
+  /// [column][lane] of the input from channel c on, in the row that starts at `offset`.
+  Buffer inputRow(Index offset, Index c) {
+    return kb.view(1, {1, 1}, {q.in.pixel, q.in.channel}, kb.add(offset, kb.mul(c, q.in.channel)));
   }
-  Value weight(Index tap, Index c, int64_t lanes, int64_t active) {
-    return arithmetic.widen(loadLanes(kb, weights, {tap, c}, get("weight"), lanes, active), kernel.types[2]);
+  Index inputOffset(Index y, Index x) {
+    return kb.add(inImage, kb.add(kb.mul(y, q.in.row), kb.mul(x, q.in.pixel)));
+  }
+  Value input(Buffer row, Index column, int64_t lanes, int64_t active) {
+    return arithmetic.widen(loadLanes(kb, row, {column, 0}, channelClass, lanes, active), kernel.types[1]);
+  }
+  /// The weights of tap (ky, kx).
+  Value weight(Index ky, Index kx, Index c, int64_t lanes, int64_t active) {
+    Buffer row = kb.view(2, {1, 1}, {q.tapStride, q.weightChannel},
+                         kb.add(kb.mul(ky, kb.mul(q.tapStride, kw)), kb.mul(c, q.weightChannel)));
+    return arithmetic.widen(loadLanes(kb, row, {kx, 0}, get("weight"), lanes, active), kernel.types[2]);
   }
 
+  /// Body and store of a tile of `columns` wide rows whose first pixel is (y, x).
   void finish(llvm::ArrayRef<Value> acc, Index y, Index x, int64_t columns, Index c, int64_t active) {
-    if (!epilogue.heavy()) {
+    auto operand = [&](size_t i) {
+      auto &walk = q.outs[i];
+      int64_t column = get("x" + std::to_string(i));
+      Index stride = strideOf(column, walk.channel);
+      Index offset = kb.add(kb.add(kb.mul(y, walk.row), kb.mul(x, walk.pixel)), kb.mul(c, stride));
+      return Epilogue::Operand{kb.view(i == 0 ? 0 : i + 2, {1, 1, 1}, {walk.row, walk.pixel, stride},
+                                       kb.add(outImages[i], offset)),
+                               column};
+    };
+    epilogue.out = operand(0);
+    epilogue.extras.clear();
+    for (size_t i = 1; i < q.outs.size(); ++i)
+      epilogue.extras.push_back(operand(i));
+    if (!epilogue.heavy(12)) { // a tile has few products: a loop around the body would take as long as they do
       for (size_t i = 0; i < acc.size(); ++i)
-        epilogue.store(acc[i], {kb.add(y, int64_t(i) / columns), kb.add(x, int64_t(i) % columns), c}, active);
+        epilogue.store(acc[i], {int64_t(i) / columns, int64_t(i) % columns, 0}, active);
       return;
     }
     const int64_t lanes = cast<VectorType>(acc[0].getType()).getDimSize(0);
     for (size_t i = 0; i < acc.size(); ++i)
       kb.storeVector(acc[i], stage, {int64_t(i), 0});
     kb.loop(0, int64_t(acc.size()), 1, [&](Index i) {
-      epilogue.store(kb.loadVector(stage, {i, 0}, lanes),
-                     {kb.add(y, kb.div(i, columns)), kb.add(x, kb.rem(i, columns)), c}, active);
+      epilogue.store(kb.loadVector(stage, {i, 0}, lanes), {kb.div(i, columns), kb.rem(i, columns), 0}, active);
     });
-  }
-
-  void insideRows(Index y, int64_t rows) {
-    kb.tilesEven(insideColumns(), tileColumns,
-                 [&](Index x, int64_t columns) { straight(y, kb.add(insideLeft(), x), rows, columns, false); });
-    borderColumns([&](Index x) { straight(y, x, rows, 1, true); });
   }
 
   /// rows x columns pixels whose rows of taps all lie inside; `check`: columns of taps may not.
@@ -268,20 +292,28 @@ private:
       int64_t t = o - p * step;
       return t >= 0 && t % dilation == 0 && t / dilation < taps ? t / dilation : -1;
     };
+    std::map<int64_t, Index> starts;
+    for (int64_t row : rowOffsets)
+      starts.emplace(row, inputOffset(kb.add(iy, row), ix));
     overChannels([&](Index c, int64_t lanes, int64_t active) {
-      std::vector<Value> w(kh * kw);
-      for (int64_t t = 0; t < kh * kw; ++t)
-        w[t] = weight(t, c, lanes, active);
       SmallVector<Value> acc(rows * columns, arithmetic.zero(lanes));
+      std::vector<Value> w; // loaded at the first use
+      std::map<int64_t, Buffer> lines;
+      for (auto &[row, start] : starts)
+        lines.emplace(row, inputRow(start, c));
       auto use = [&](SmallVector<Value> &acc, int64_t row, int64_t column) {
-        Value d = input(kb.add(iy, row), kb.add(ix, column), c, lanes, active);
+        Value d = input(lines.at(row), column, lanes, active);
         for (int64_t r = 0; r < rows; ++r)
           for (int64_t p = 0; p < columns; ++p) {
             int64_t ky = tapOf(row, r, sh, kh, dh), kx = tapOf(column, p, sw, kw, dw);
-            if (ky >= 0 && kx >= 0)
-              acc[r * columns + p] = arithmetic.multiplyAdd(d, w[ky * kw + kx], acc[r * columns + p]);
+            if (ky < 0 || kx < 0)
+              continue;
+            Value &tap = w[ky * kw + kx];
+            tap = tap ? tap : weight(ky, kx, c, lanes, active);
+            acc[r * columns + p] = arithmetic.multiplyAdd(d, tap, acc[r * columns + p]);
           }
       };
+      w.assign(kh * kw, Value());
       if (!check) {
         for (int64_t row : rowOffsets)
           for (int64_t column : columnOffsets)
@@ -289,6 +321,7 @@ private:
       } else {
         for (size_t i = 0; i < columnOffsets.size(); ++i)
           acc = guarded(valid[i], acc, [&](SmallVector<Value> acc) {
+            w.assign(kh * kw, Value());
             for (int64_t row : rowOffsets)
               use(acc, row, columnOffsets[i]);
             return acc;
@@ -299,7 +332,7 @@ private:
   }
 
   void borderRow(Index y) {
-    kb.tilesEven(insideColumns(), tileColumns,
+    kb.tilesEven(insideColumns(), 4,
                  [&](Index x, int64_t columns) { clipped(y, kb.add(insideLeft(), x), columns, false); });
     borderColumns([&](Index x) { clipped(y, x, 1, true); });
   }
@@ -317,12 +350,12 @@ private:
       SmallVector<Value> acc(columns, arithmetic.zero(lanes));
       acc = kb.loop(lo, hi, 1, acc, [&](Index ky, ValueRange values) {
         SmallVector<Value> acc(values);
-        Index row = kb.add(iy, kb.mul(ky, dh));
+        Buffer row = inputRow(inputOffset(kb.add(iy, kb.mul(ky, dh)), ix), c);
         for (int64_t kx = 0; kx < kw; ++kx) {
           auto taps = [&](SmallVector<Value> acc) {
-            Value w = weight(kb.add(kb.mul(ky, kw), kx), c, lanes, active);
+            Value w = weight(ky, kx, c, lanes, active);
             for (int64_t p = 0; p < columns; ++p)
-              acc[p] = arithmetic.multiplyAdd(input(row, kb.add(ix, p * sw + kx * dw), c, lanes, active), w, acc[p]);
+              acc[p] = arithmetic.multiplyAdd(input(row, p * sw + kx * dw, lanes, active), w, acc[p]);
             return acc;
           };
           acc = check ? guarded(valid[kx], acc, taps) : taps(acc);
@@ -352,8 +385,9 @@ private:
   const int64_t kh, kw, sh, sw, dh, dw, channelClass;
   Epilogue epilogue;
   Params<Index> q;
-  Buffer in, weights, stage;
-  Index channel0 = 0, channelEnd = 0;
+  Buffer stage;
+  Index inImage = 0, channel0 = 0, channelEnd = 0;
+  SmallVector<Index> outImages; // offsets of the unit's image
 };
 
 class DepthwiseFamily : public KernelFamily {

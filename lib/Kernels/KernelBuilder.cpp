@@ -251,6 +251,8 @@ void KernelBuilder::tilesEven(Index n, int64_t size, llvm::function_ref<void(Ind
   });
 }
 
+void KernelBuilder::allowReordering() { (*module)->setAttr(reordersAttribute, b.getUnitAttr()); }
+
 //===-- memory ----------------------------------------------------------------------------------------------------===//
 
 static Value cast(KernelBuilder &kb, Value source, llvm::ArrayRef<Index> dims, llvm::ArrayRef<Index> strides,

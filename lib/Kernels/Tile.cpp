@@ -179,7 +179,7 @@ Epilogue::Epilogue(KernelBuilder &kb, const KernelDescription &kernel, const Exp
                    unsigned immediate)
     : kb(kb), body(body), compute(compute), outType(kernel.types[0]), immediate(immediate) {}
 
-bool Epilogue::heavy() const {
+bool Epilogue::heavy(int limit) const {
   int cost = 0;
   for (const ExprNode &node : body.nodes)
     switch (node.op) {
@@ -198,7 +198,7 @@ bool Epilogue::heavy() const {
     default:
       break;
     }
-  return cost > 4 || out.strideClass == 2;
+  return cost > limit || out.strideClass == 2;
 }
 
 Value immediateValue(KernelBuilder &kb, DType type, unsigned param) {

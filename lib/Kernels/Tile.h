@@ -63,7 +63,7 @@ public:
   /// Output element(s) at `at` (last index: column) from the accumulator.
   void store(mlir::Value acc, llvm::ArrayRef<Index> at, int64_t active);
   /// A body so long that a tile's accumulators go through memory, so that it is emitted once and not for each of them.
-  bool heavy() const;
+  bool heavy(int limit = 4) const;
 
 private:
   KernelBuilder &kb;

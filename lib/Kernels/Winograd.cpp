@@ -151,6 +151,7 @@ public:
         call(get("call")), rest(get("rest")), epilogue(kb, kernel, body, DType::f32, get("immediate")) {}
 
   void emit() {
+    kb.allowReordering(); // transforms are 36 loads, then 36 stores: the scheduler shortens what lives between
     q.outs.resize(kernel.types.size() - 2);
     readParams(q, kb);
     q.in.channel = 1;

@@ -84,6 +84,10 @@ public:
   void tilesEven(Index n, int64_t size, llvm::function_ref<void(Index, int64_t)> body,
                  llvm::function_ref<void(Index, Index)> after = nullptr);
 
+  /// Lets LLVM's machine scheduler reorder this kernel's instructions. Otherwise they stay in the order of their making.
+  void allowReordering();
+  static constexpr llvm::StringLiteral reordersAttribute = "mrcc.reorders"; // on the module
+
   // Memory. Strides are in elements.
   Buffer view(unsigned i, llvm::ArrayRef<Index> dims, llvm::ArrayRef<Index> strides, Index offset = 0);
   Buffer viewRowMajor(unsigned i, llvm::ArrayRef<Index> dims);
