@@ -15,11 +15,11 @@
 #include "mlir/Transforms/Passes.h"
 #include "mrcc/Bundle/Format.h"
 #include "mrcc/Kernels/KernelBuilder.h"
+#include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/CodeGen/CodeGenTargetMachineImpl.h"
 #include "llvm/CodeGen/MachineModuleInfo.h"
 #include "llvm/CodeGen/Passes.h"
 #include "llvm/CodeGen/TargetPassConfig.h"
-#include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Verifier.h"
@@ -209,8 +209,8 @@ static llvm::Expected<uint64_t> functionBytes(llvm::StringRef object, llvm::Stri
 }
 
 // What addPassesToEmitFile adds, but without the scheduler before register allocation unless the kernel asks for it:
-// kernels are written in an order in which a tile's accumulators fit the registers, and the scheduler gathers loads until
-// they do not (a 4 x 3 tile of matmul ran at 37 % of peak with it, at 82 % without).
+// kernels are written in an order in which a tile's accumulators fit the registers, and the scheduler gathers loads
+// until they do not (a 4 x 3 tile of matmul ran at 37 % of peak with it, at 82 % without).
 llvm::Error Compiler::addCodegenPasses(llvm::legacy::PassManager &passes, llvm::raw_pwrite_stream &out, bool reorders) {
   auto &implementation = static_cast<llvm::CodeGenTargetMachineImpl &>(*machine);
   llvm::TargetPassConfig *config = implementation.createPassConfig(passes);
@@ -224,7 +224,8 @@ llvm::Error Compiler::addCodegenPasses(llvm::legacy::PassManager &passes, llvm::
     return fail("no code generator for " + target.triple);
   config->addMachinePasses();
   config->setInitialized();
-  if (implementation.addAsmPrinter(passes, out, nullptr, llvm::CodeGenFileType::ObjectFile, info->getMMI().getContext()))
+  if (implementation.addAsmPrinter(passes, out, nullptr, llvm::CodeGenFileType::ObjectFile,
+                                   info->getMMI().getContext()))
     return fail("no object files for " + target.triple);
   passes.add(llvm::createFreeMachineFunctionPass());
   return llvm::Error::success();

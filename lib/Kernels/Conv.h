@@ -41,6 +41,11 @@ bool fitsFew(const ConvProblem &problem);
 BoundLaunch bindFew(const ConvProblem &problem, const LaunchSite &site, const Target &target);
 void emitFew(const KernelDescription &kernel, const Expr &body, KernelBuilder &kb);
 
+/// The kernel for one output channel whose outputs read one input position each.
+bool fitsOne(const ConvProblem &problem);
+BoundLaunch bindOne(const ConvProblem &problem, const LaunchSite &site, const Target &target);
+void emitOne(const KernelDescription &kernel, const Expr &body, KernelBuilder &kb);
+
 /// Winograd F(4x4, 3x3), where the rule of fitsWinograd says that it is faster.
 bool fitsWinograd(const ConvProblem &problem, const LaunchSite &site);
 BoundLaunch bindWinograd(const ConvProblem &problem, const LaunchSite &site, const Target &target);

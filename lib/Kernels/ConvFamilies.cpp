@@ -108,6 +108,8 @@ public:
     auto p = makeConvProblem(site, transposed);
     if (!p)
       return p.takeError();
+    if (fitsOne(*p))
+      return bindOne(*p, site, target);
     if (isMatMul(*p)) {
       MatMulProblem product{p->out, p->in, p->weights, p->extras, true, p->in.dims.back() / chunkOf(p->in.dims.back())};
       product.b.dims = {1, 1, 1}; // the kernel needs no more than the address
@@ -127,6 +129,8 @@ public:
       return body.takeError();
     if (kernel.config.count("few"))
       emitFew(kernel, *body, builder);
+    else if (kernel.config.count("one"))
+      emitOne(kernel, *body, builder);
     else if (kernel.config.count("winograd"))
       emitWinograd(kernel, *body, builder);
     else

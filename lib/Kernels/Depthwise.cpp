@@ -1,11 +1,11 @@
 // Depthwise convolution: out[n, y, x, c] = body(sum over taps of in[n, y', x', c] * w[tap, c]), channels innermost.
 //
 // A register tile is 2 x 4 pixels (with 16 registers 1 x 8) by one vector of channels; each input vector is loaded once
-// and used by every accumulator that it touches, row by row of the input, so that only the weights of the rows of taps in
-// use need registers. The image is cut into the region whose taps all lie inside (straight code, no checks) and its
-// border: border columns are tiles one pixel wide and eight high with a check a column of taps, border rows are tiles one
-// pixel high that loop over the rows of taps that lie inside. A unit of work is a range of rows of one image and a range
-// of channels.
+// and used by every accumulator that it touches, row by row of the input, so that only the weights of the rows of taps
+// in use need registers. The image is cut into the region whose taps all lie inside (straight code, no checks) and its
+// border: border columns are tiles one pixel wide and eight high with a check a column of taps, border rows are tiles
+// one pixel high that loop over the rows of taps that lie inside. A unit of work is a range of rows of one image and a
+// range of channels.
 //
 // Extents, strides and borders are parameters; kernel size, step and dilation are in the description.
 #include "Families.h"
@@ -221,16 +221,14 @@ private:
     }
   }
 
-  // Loads and stores of a tile go through windows that start at its first element, so that an address is a register plus
-  // a multiple of the pixel's stride.
+  // Loads and stores of a tile go through windows that start at its first element, so that an address is a register
+  // plus a multiple of the pixel's stride.
 
   /// [column][lane] of the input from channel c on, in the row that starts at `offset`.
   Buffer inputRow(Index offset, Index c) {
     return kb.view(1, {1, 1}, {q.in.pixel, q.in.channel}, kb.add(offset, kb.mul(c, q.in.channel)));
   }
-  Index inputOffset(Index y, Index x) {
-    return kb.add(inImage, kb.add(kb.mul(y, q.in.row), kb.mul(x, q.in.pixel)));
-  }
+  Index inputOffset(Index y, Index x) { return kb.add(inImage, kb.add(kb.mul(y, q.in.row), kb.mul(x, q.in.pixel))); }
   Value input(Buffer row, Index column, int64_t lanes, int64_t active) {
     return arithmetic.widen(loadLanes(kb, row, {column, 0}, channelClass, lanes, active), kernel.types[1]);
   }
@@ -248,9 +246,8 @@ private:
       int64_t column = get("x" + std::to_string(i));
       Index stride = strideOf(column, walk.channel);
       Index offset = kb.add(kb.add(kb.mul(y, walk.row), kb.mul(x, walk.pixel)), kb.mul(c, stride));
-      return Epilogue::Operand{kb.view(i == 0 ? 0 : i + 2, {1, 1, 1}, {walk.row, walk.pixel, stride},
-                                       kb.add(outImages[i], offset)),
-                               column};
+      return Epilogue::Operand{
+          kb.view(i == 0 ? 0 : i + 2, {1, 1, 1}, {walk.row, walk.pixel, stride}, kb.add(outImages[i], offset)), column};
     };
     epilogue.out = operand(0);
     epilogue.extras.clear();

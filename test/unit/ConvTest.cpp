@@ -98,6 +98,7 @@ static const std::vector<Layer> layers = {
     {1, 2, 2, 3, 4, 5, 5, 1, 1, 1, 1, 2, 2, 2, 2},
     {1, 5, 5, 1, 1, 3, 3, 1, 1, 1, 1, 4, 4, 4, 4}, // a border wider than the kernel
     {1, 40, 40, 32, 64, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1},
+    {2, 5, 19, 30, 1, 1, 1}, // one output channel
 };
 
 TEST_CASE("convolutions") {
@@ -133,7 +134,8 @@ TEST_CASE("convolution epilogues") {
       continue;
     for (const Layer &l : std::vector<Layer>{{2, 6, 5, 16, 24, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1},
                                              {2, 6, 5, 160, 37, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1},
-                                             {1, 9, 9, 32, 40, 1, 1}}) {
+                                             {1, 9, 9, 32, 40, 1, 1},
+                                             {2, 3, 19, 32, 1, 1, 1}}) {
       CAPTURE(name);
       CAPTURE(l.str());
       Tensor w(DType::f32, {l.out, l.in, l.kh, l.kw}), x(DType::f32, {l.batch, l.height, l.width, l.in});
@@ -221,7 +223,10 @@ TEST_CASE("transposed convolutions") {
     if (!runsHere(target))
       continue;
     for (const Up &l : std::vector<Up>{{1, 5, 6, 24, 24, 2, 2, 2, 2},
-                                       {2, 5, 6, 24, 1, 2, 2, 2, 2},
+                                       {2, 5, 6, 24, 1, 2, 2, 2, 2}, // one output channel
+                                       {1, 3, 35, 19, 1, 2, 2, 2, 2},
+                                       {1, 2, 17, 100, 1, 3, 4, 3, 4},
+                                       {1, 2, 9, 160, 1, 2, 1, 2, 1},
                                        {1, 4, 7, 5, 9, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1},
                                        {1, 4, 3, 96, 17, 4, 4, 2, 2, 1, 1, 1, 1},
                                        {1, 3, 3, 4, 6, 3, 2, 3, 1, 2, 2, 1, 0, 1, 0, 2},

@@ -84,7 +84,8 @@ public:
   void tilesEven(Index n, int64_t size, llvm::function_ref<void(Index, int64_t)> body,
                  llvm::function_ref<void(Index, Index)> after = nullptr);
 
-  /// Lets LLVM's machine scheduler reorder this kernel's instructions. Otherwise they stay in the order of their making.
+  /// Lets LLVM's machine scheduler reorder this kernel's instructions. Otherwise they stay in the order of their
+  /// making.
   void allowReordering();
   static constexpr llvm::StringLiteral reordersAttribute = "mrcc.reorders"; // on the module
 
