@@ -50,6 +50,17 @@ void joinLocations(Operation *into, Operation *from) {
   into->setLoc(FusedLoc::get(into->getContext(), {from->getLoc(), into->getLoc()}));
 }
 
+/// Operations at one point, elementary functions at the price of their polynomials. A fused body stops growing at
+/// `mostWork`: by then memory traffic is no longer what it waits for, and compile time grows with the square of a body.
+int64_t workOf(const Expr &body) {
+  int64_t work = 0;
+  for (const ExprNode &n : body.nodes)
+    work += n.op == ExprNode::Op::unary && UnaryKind(n.imm) != UnaryKind::neg && UnaryKind(n.imm) != UnaryKind::abs ? 16
+                                                                                                                    : 1;
+  return work;
+}
+constexpr int64_t mostWork = 256;
+
 /// A pointwise loop's immediates follow those of the launch that takes it in: shift its param nodes.
 void shiftParams(Expr &e, uint32_t by) {
   for (ExprNode &n : e.nodes)
@@ -282,6 +293,8 @@ struct FormKernels : mrcc::impl::FormKernelsBase<FormKernels> {
       if ((n.op == ExprNode::Op::load_at && n.imm == at[0]) || (n.op == ExprNode::Op::extent && n.imm / 16 == at[0]))
         return false;
     Expr inner = getBody(producer);
+    if (workOf(inner) + workOf(body) > mostWork)
+      return false;
     for (ExprNode &n : inner.nodes) // the consumer's domain may have leading dims of 1
       if (n.op == ExprNode::Op::iter)
         n.imm += lead;
@@ -337,6 +350,8 @@ struct FormKernels : mrcc::impl::FormKernelsBase<FormKernels> {
       DType t = toDType(typeOf(anchor.getResult(0)).getElementType());
       body.results = {body.acc(t)};
     }
+    if (workOf(body) + workOf(more) > mostWork)
+      return false;
     Value v = anchor.getResult(0);
     bool loop = anchor.getFamily() == "loop";
     if (!loop && !typeOf(tail.getResult(0)).getElementType().isF32())

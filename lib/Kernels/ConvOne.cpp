@@ -133,7 +133,8 @@ private:
   /// weights[phase][channel], zero beyond the channels.
   void copyWeights(Index padded) {
     for (int64_t i = 0; i < py * px; ++i) {
-      Buffer packed = kb.view(2, {1, q.depth}, {q.chunkStride, 16}, kb.mul(kb.mul(q.depth, 16), get("tap" + std::to_string(i))));
+      Buffer packed =
+          kb.view(2, {1, q.depth}, {q.chunkStride, 16}, kb.mul(kb.mul(q.depth, 16), get("tap" + std::to_string(i))));
       kb.loop(0, kb.div(q.channels, q.depth), 1, [&](Index chunk) {
         kb.loop(0, q.depth, 1, [&](Index k) {
           kb.store(kb.load(packed, {chunk, k}), weights, {i, kb.add(kb.mul(chunk, q.depth), k)});
