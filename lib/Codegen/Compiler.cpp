@@ -159,7 +159,8 @@ void Compiler::prepare(llvm::Module &module) {
 // Instead of O2: memory to registers, redundancies, invariants out of loops. Kernels run as fast as after O2 in a sixth
 // of its time, and vectorising, unrolling and interleaving would only make tails larger.
 static const char cleanUp[] = "always-inline,deadargelim,function(sroa<modify-cfg>,early-cse<memssa>,simplifycfg,"
-                              "loop-mssa(loop-rotate,licm),instcombine<no-verify-fixpoint>,early-cse,simplifycfg,adce)";
+                              "loop-mssa(loop-rotate,licm),instcombine<no-verify-fixpoint>,early-cse,loop-mssa(licm),"
+                              "simplifycfg,adce)"; // instcombine takes sums of indices apart: invariants again
 
 void Compiler::optimize(llvm::Module &module) {
   llvm::LoopAnalysisManager lam;

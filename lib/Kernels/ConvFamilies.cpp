@@ -88,14 +88,27 @@ static bool onePixelRun(const View &view) {
   return true;
 }
 
+// Each output reads one input pixel: a product whose rows are pixels.
 static bool isMatMul(const ConvProblem &p) {
   if (p.group != 1)
     return false;
-  for (size_t d = 0; d < p.spatial(); ++d)
-    if (p.dims[d].kernel != 1 || p.dims[d].phases != 1 || p.dims[d].inputStep != 1 || p.dims[d].start[0] != 0 ||
-        p.in.dims[d + 1] != p.out.dims[d + 1])
+  for (const ConvDim &dim : p.dims)
+    if (dim.kernel != 1 || dim.phases != 1 || dim.start[0] != 0)
       return false;
-  return onePixelRun(p.in) && onePixelRun(p.out) && llvm::all_of(p.extras, onePixelRun);
+  for (size_t d = 0; d < p.spatial(); ++d) // no border
+    if ((p.out.dims[d + 1] - 1) * p.dims[d].inputStep >= p.in.dims[d + 1])
+      return false;
+  return onePixelRun(p.out) && llvm::all_of(p.extras, onePixelRun);
+}
+
+/// The pixels that the outputs read.
+static View sampled(const ConvProblem &p) {
+  View view = p.in;
+  for (size_t d = 0; d < p.spatial(); ++d) {
+    view.dims[d + 1] = p.out.dims[d + 1];
+    view.strides[d + 1] *= p.dims[d].inputStep;
+  }
+  return view;
 }
 
 namespace {
@@ -111,7 +124,8 @@ public:
     if (fitsOne(*p))
       return bindOne(*p, site, target);
     if (isMatMul(*p)) {
-      MatMulProblem product{p->out, p->in, p->weights, p->extras, true, p->in.dims.back() / chunkOf(p->in.dims.back())};
+      MatMulProblem product{p->out,    sampled(*p), p->weights,
+                            p->extras, true,        p->in.dims.back() / chunkOf(p->in.dims.back())};
       product.b.dims = {1, 1, 1}; // the kernel needs no more than the address
       product.b.strides = {0, 0, 0};
       return bindMatMul(std::move(product), site, target);

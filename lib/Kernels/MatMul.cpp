@@ -35,6 +35,7 @@ template <class T> struct Params {
   T chunkStride = 0, panelStride = 0; // packed B
   T bRow = 0, bColumn = 0;            // B as a view
   T aRow = 0, aDepth = 0, outColumn = 0;
+  T line = 0, aLine = 0;             // rows of A in one line, and from line to line; 0: all have one stride
   std::vector<T> row, column;        // of out, then of each extra
   std::vector<T> extent;             // batch
   std::vector<std::vector<T>> batch; // strides: [view][batch dim]; out, a, b, extras
@@ -49,7 +50,7 @@ template <class T> struct Params {
   }
   template <class F> void each(F f) {
     for (T *x : {&rows, &depth, &chunks, &tiles, &rowBlock, &rowBlocks, &tileBlock, &tileBlocks, &chain, &chunkStride,
-                 &panelStride, &bRow, &bColumn, &aRow, &aDepth})
+                 &panelStride, &bRow, &bColumn, &aRow, &aDepth, &line, &aLine})
       f(*x);
     for (auto *list : {&row, &column, &extent})
       for (T &x : *list)
@@ -117,17 +118,21 @@ llvm::Expected<BoundLaunch> bindMatMul(MatMulProblem p, const LaunchSite &site, 
   std::vector<Dim> batch = batchDims(p, views);
   // Rows join the innermost batch dim where B does not vary: [B, S, K] x [K, N] has B * S rows.
   auto rowStride = [&](size_t v) { return at(*views[v], 2, true); };
-  auto joinable = [&](const Dim &dim) {
+  auto joinable = [&](const Dim &dim, bool lines) {
     if (dim.strides[2] != 0)
       return false;
     for (size_t v = 0; v < views.size(); ++v)
-      if (v != 2 && dim.strides[v] != rowStride(v) * m)
+      if (v != 2 && !(lines && v == 1) && dim.strides[v] != rowStride(v) * m)
         return false;
     return true;
   };
-  int64_t joined = 1;
-  if (!batch.empty() && joinable(batch.back())) {
+  int64_t joined = 1, line = 0, aLine = 0;
+  if (!batch.empty() && joinable(batch.back(), false)) {
     joined = batch.back().extent;
+    batch.pop_back();
+  } else if (!batch.empty() && m > 1 && joinable(batch.back(), true)) { // A alone has its rows in lines
+    joined = batch.back().extent;
+    line = m, aLine = batch.back().strides[1];
     batch.pop_back();
   } else if (!batch.empty() && m == 1 && batch.back().strides[2] == 0) { // vectors: the batch is the rows
     Dim dim = batch.back();
@@ -150,6 +155,7 @@ llvm::Expected<BoundLaunch> bindMatMul(MatMulProblem p, const LaunchSite &site, 
       q.batch[v][d] = batch[d].strides[v];
   }
   q.rows = m;
+  q.line = line, q.aLine = aLine;
   q.chunks = p.packed ? p.chunks : 1;
   q.depth = k / q.chunks;
   q.chain = std::max<int64_t>(1, chainLength / std::max<int64_t>(1, q.depth));
@@ -175,7 +181,9 @@ llvm::Expected<BoundLaunch> bindMatMul(MatMulProblem p, const LaunchSite &site, 
 
   // Rows of a block: A's part about 256 KiB. Where B is copied, more rows to share the copy.
   const int64_t bytes = bitWidth(compute) / 8;
-  int64_t block = std::max<int64_t>(64, (256 << 10) / std::max<int64_t>(1, k * bytes));
+  // Rows that lie apart leave sets of L2 unused, as if they were longer.
+  const int64_t spread = std::clamp<int64_t>(std::abs(q.aRow), k, 2 * k);
+  int64_t block = std::max<int64_t>(64, (256 << 10) / std::max<int64_t>(1, spread * bytes));
   if (form >= bCopied)
     block = std::max<int64_t>(block, 512);
   q.rowBlocks = ceilDiv(m, block);
@@ -196,6 +204,7 @@ llvm::Expected<BoundLaunch> bindMatMul(MatMulProblem p, const LaunchSite &site, 
   kernel.config["tail"] = n % tile.width();
   kernel.config["whole"] = n >= tile.width();
   kernel.config["chunked"] = q.chunks > 1;
+  kernel.config["lines"] = line > 0;
   kernel.config["ahead"] = q.chunks > 1 && m <= aheadRows;
   kernel.config["chains"] = isFloat(compute) && k > chainLength;
   kernel.config["b"] = form;
@@ -246,7 +255,7 @@ private:
       for (size_t v = 0; v < q.views; ++v)
         offset[v] = kb.add(offset[v], kb.mul(i, q.batch[v][d]));
     }
-    a = kb.view(1, {q.rows, q.depth}, {q.aRow, q.aDepth}, offset[1]);
+    a = kb.view(1, {q.rows, q.depth}, {get("lines") ? Index(1) : q.aRow, q.aDepth}, offset[1]);
     if (form == bPacked)
       b = kb.view(2, {q.chunks, 1, q.depth, 16}, {q.chunkStride, q.panelStride, 16, 1}, offset[2]);
     else if (form == bTransposed)
@@ -309,9 +318,19 @@ private:
   }
 
   KernelBuilder::Values product(Index t, Index column0, Index first, int64_t count, int64_t vectors, int64_t active) {
-    SmallVector<Index> at;
-    for (int64_t r = 0; r < count; ++r)
-      at.push_back(kb.add(first, r));
+    SmallVector<Index> at; // rows, or where they start
+    if (get("lines")) {
+      Index row = kb.rem(first, q.line), start = kb.mul(kb.div(first, q.line), q.aLine);
+      for (int64_t r = 0; r < count; ++r) {
+        at.push_back(kb.add(start, kb.mul(row, q.aRow)));
+        Value ends = kb.equal(kb.add(row, 1), q.line);
+        row = kb.select(ends, 0, kb.add(row, 1));
+        start = kb.select(ends, kb.add(start, q.aLine), start);
+      }
+    } else {
+      for (int64_t r = 0; r < count; ++r)
+        at.push_back(kb.add(first, r));
+    }
     // Where vector j of the tile lies in packed panels of 16.
     const int64_t perPanel = 16 / tile.lanes;
     SmallVector<std::pair<Index, Index>> place;
@@ -350,7 +369,7 @@ private:
               kernel.types[2]);
         return kb.loadVector(panel, {k, j * tile.lanes}, tile.lanes);
       };
-      auto fetch = [&](Index k) { prefetchB(nextChunk, k, 0, 1); }; // it lies apart from this one
+      auto fetch = [&](Index k) { prefetchB(nextChunk, k, 0, 2); }; // it lies apart from this one
       if (form == bPacked && get("chunked"))
         return multiplyLoop(arithmetic, from, to, count, vectors, in, loadA, loadB, fetch);
       return multiplyLoop(arithmetic, from, to, count, vectors, in, loadA, loadB);
