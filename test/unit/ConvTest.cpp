@@ -98,7 +98,8 @@ static const std::vector<Layer> layers = {
     {1, 2, 2, 3, 4, 5, 5, 1, 1, 1, 1, 2, 2, 2, 2},
     {1, 5, 5, 1, 1, 3, 3, 1, 1, 1, 1, 4, 4, 4, 4}, // a border wider than the kernel
     {1, 40, 40, 32, 64, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1},
-    {2, 5, 19, 30, 1, 1, 1}, // one output channel
+    {2, 5, 19, 30, 1, 1, 1},        // one output channel
+    {2, 9, 21, 96, 40, 1, 1, 2, 2}, // rows of A in lines
 };
 
 TEST_CASE("convolutions") {
