@@ -1,5 +1,8 @@
 // Drives the stages. The shared module is printed once as bytecode (constants by key, so it is small) and parsed into
 // one context a resolution, which dies with it.
+//
+// A graph whose form depends on dims that are open (the steps of an LSTM, an If on a shape, the turns of a Loop) has no
+// shared module: import and simplify then run once a resolution, in its context, with all dims bound.
 #include "mrcc/Driver/Compile.h"
 #include "Passes.h"
 #include "mlir/Bytecode/BytecodeWriter.h"
@@ -124,6 +127,7 @@ struct Compilation::State {
   std::unique_ptr<MLIRContext> context;
   OwningOpRef<ModuleOp> module;
   std::string bytecode;               // of the simplified module
+  bool perResolution = false;         // import and simplify run once a resolution: there is no shared module
   llvm::StringSet<> sharedBlobs;      // keys
   std::set<std::string> sharedInline; // printed dense attributes
   std::vector<std::map<std::string, KernelDescription>> kernelsOfTarget;
@@ -174,9 +178,9 @@ static void dumpModule(const CompileOptions &options, StageId id, StringRef suff
     os << printModule(module);
 }
 
-llvm::Error Compilation::import(llvm::ArrayRef<VariantShapes> shapes) {
-  StageTime &time = times[size_t(StageId::import)];
-  state->context = state->makeContext();
+/// Dims of each input that no bind replaces. Which resolutions are in the list must not show in the shared module: a
+/// dimension that the file leaves open stays so.
+llvm::Expected<ImportOptions> Compilation::openDims(llvm::ArrayRef<VariantShapes> shapes) const {
   ImportOptions import;
   import.binds = options.binds;
   size_t next = 0;
@@ -196,8 +200,6 @@ llvm::Error Compilation::import(llvm::ArrayRef<VariantShapes> shapes) {
           dims[i] = -1;
       first = false;
     }
-    // Which resolutions are in the list must not show in the shared module: a dimension that the file leaves open stays
-    // so.
     if (input.ranked && input.dims.size() == dims.size())
       for (size_t i = 0; i < dims.size(); ++i)
         if (input.dims[i] != dims[i])
@@ -205,13 +207,49 @@ llvm::Error Compilation::import(llvm::ArrayRef<VariantShapes> shapes) {
     import.inputDims[input.name] = dims;
     ++next;
   }
-  {
-    StageTimer timer(time, state->mutex);
+  return import;
+}
+
+ImportOptions Compilation::boundDims(const VariantShapes &shapes) const {
+  ImportOptions import;
+  import.binds = options.binds;
+  size_t next = 0;
+  for (const auto &input : state->info.inputs)
+    if (!options.binds.count(input.name))
+      import.inputDims[input.name] = shapes.dims[next++];
+  return import;
+}
+
+llvm::Error Compilation::import(llvm::ArrayRef<VariantShapes> shapes) {
+  state->context = state->makeContext();
+  auto open = openDims(shapes);
+  if (!open)
+    return open.takeError();
+  auto run = [&](const ImportOptions &import) -> llvm::Error {
+    StageTimer timer(times[size_t(StageId::import)], state->mutex);
     auto module = importModel(*state->handle, *state->context, import, notes);
     if (!module)
       return module.takeError();
     state->module = std::move(*module);
+    return llvm::Error::success();
+  };
+  size_t noteCount = notes.size();
+  llvm::Error error = run(*open);
+  if (error && error.isA<ImportError>() && !shapes.empty() && open->inputDims != boundDims(shapes[0]).inputDims) {
+    // Perhaps it only lacks the dims. What stands in the way with all of them known is the better message.
+    bool unsupported = false;
+    error = llvm::handleErrors(std::move(error), [&](std::unique_ptr<ImportError> e) -> llvm::Error {
+      unsupported = e->kind == ImportError::unsupported;
+      return unsupported ? llvm::Error::success() : llvm::Error(std::move(e));
+    });
+    if (unsupported) {
+      notes.resize(noteCount);
+      error = run(boundDims(shapes[0]));
+    }
+    state->perResolution = unsupported && !error;
   }
+  if (error)
+    return error;
   state->program = modelInfo(*state->module);
   bundle.model.name = state->info.name;
   bundle.model.sha256 = state->info.sha256;
@@ -227,11 +265,26 @@ llvm::Error Compilation::import(llvm::ArrayRef<VariantShapes> shapes) {
   };
   describe(state->info.inputs, bundle.model.inputs);
   describe(state->program.outputs, bundle.model.outputs); // inferred: what files state is often missing or wrong
-  dumpModule(options, StageId::import, "", *state->module);
-  if (options.stopAfter == "import")
-    stageTexts.emplace_back("", printModule(*state->module));
+  if (state->perResolution) // the dims of one resolution, even their number, say nothing about the model
+    for (auto [tensor, declared] : llvm::zip(bundle.model.outputs, state->info.outputs)) {
+      tensor.dims.assign(1, "...");
+      if (declared.ranked)
+        tensor.dims.assign(declared.dims.size(), "?");
+      for (size_t i = 0; declared.ranked && i < declared.symbols.size(); ++i)
+        if (!declared.symbols[i].empty())
+          tensor.dims[i] = declared.symbols[i];
+    }
+  if (!state->perResolution) {
+    dumpModule(options, StageId::import, "", *state->module);
+    if (options.stopAfter == "import")
+      stageTexts.emplace_back("", printModule(*state->module));
+  } else {
+    state->module = nullptr; // addVariants makes one a resolution
+  }
   return llvm::Error::success();
 }
+
+bool Compilation::isPerResolution() const { return state->perResolution; }
 
 /// Folds that a stage recorded on the module.
 static void collectFolds(ModuleOp module, std::vector<BundleFold> &out, const std::string &stage, bool all) {
@@ -252,14 +305,20 @@ static void collectFolds(ModuleOp module, std::vector<BundleFold> &out, const st
   }
 }
 
+static LogicalResult runSimplify(ModuleOp module, const CompileOptions &options) {
+  PassManager pm(module.getContext());
+  pm.enableVerifier(options.verifyEach);
+  buildSimplifyPipeline(pm);
+  return pm.run(module);
+}
+
 llvm::Error Compilation::simplify() {
+  if (state->perResolution) // addVariants does it
+    return llvm::Error::success();
   Diagnostics diagnostics(*state->context);
   {
     StageTimer timer(times[size_t(StageId::simplify)], state->mutex);
-    PassManager pm(state->context.get());
-    pm.enableVerifier(options.verifyEach);
-    buildSimplifyPipeline(pm);
-    if (failed(pm.run(*state->module)))
+    if (failed(runSimplify(*state->module, options)))
       return diagnostics.take("simplify failed");
   }
   for (std::string &w : diagnostics.warnings)
@@ -290,7 +349,8 @@ llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
     std::vector<BuiltProgram> programs; // one a target
     std::vector<BundleFold> folds;
     std::vector<std::string> warnings;
-    std::string printed; // with stopAfter
+    std::string printed;                           // with stopAfter
+    ImportError::Kind kind = ImportError::invalid; // of the error
   };
   std::vector<Result> results(shapes.size());
   std::atomic<size_t> done = 0;
@@ -299,17 +359,13 @@ llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
     std::string key = variantKey(names, shapes[i]);
     auto context = state->makeContext();
     Diagnostics diagnostics(*context);
-    auto module = parseSourceString<ModuleOp>(state->bytecode, context.get());
-    if (!module) {
-      r.error = llvm::toString(diagnostics.take("the simplified module could not be read back"));
-      return;
-    }
-    auto func = module->lookupSymbol<func::FuncOp>("main");
+    OwningOpRef<ModuleOp> module;
     auto run = [&](StageId id, llvm::function_ref<LogicalResult()> body) {
       {
         StageTimer timer(times[size_t(id)], state->mutex);
         if (failed(body())) {
-          r.error = llvm::toString(diagnostics.take(std::string(stageTable[size_t(id)].name) + " failed"));
+          if (r.error.empty())
+            r.error = llvm::toString(diagnostics.take(std::string(stageTable[size_t(id)].name) + " failed"));
           return false;
         }
       }
@@ -318,6 +374,31 @@ llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
         r.printed = printModule(*module);
       return true;
     };
+    if (!state->perResolution) {
+      module = parseSourceString<ModuleOp>(state->bytecode, context.get());
+      if (!module) {
+        r.error = llvm::toString(diagnostics.take("the simplified module could not be read back"));
+        return;
+      }
+    } else {
+      auto import = [&] {
+        auto imported = importModel(*state->handle, *context, boundDims(shapes[i]), r.warnings);
+        if (imported)
+          module = std::move(*imported);
+        else
+          llvm::handleAllErrors(
+              imported.takeError(), [&](const ImportError &e) { r.kind = e.kind, r.error = e.message; },
+              [&](const llvm::ErrorInfoBase &e) { r.error = e.message(); });
+        return success(bool(imported));
+      };
+      if (!run(StageId::import, import) || options.stopAfter == "import" ||
+          !run(StageId::simplify, [&] { return runSimplify(*module, options); }))
+        return;
+      collectFolds(*module, r.folds, "specialize " + key, true);
+      if (options.stopAfter == "simplify")
+        return;
+    }
+    auto func = module->lookupSymbol<func::FuncOp>("main");
     auto runPass = [&](std::unique_ptr<Pass> pass) {
       PassManager pm(context.get(), func::FuncOp::getOperationName());
       pm.enableVerifier(options.verifyEach);
@@ -334,7 +415,7 @@ llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
         options.stopAfter == "form-kernels" || !run(StageId::planMemory, [&] { return runPass(createPlanMemory()); }) ||
         options.stopAfter == "plan-memory")
       return;
-    r.warnings = std::move(diagnostics.warnings);
+    llvm::append_range(r.warnings, diagnostics.warnings);
     for (const Target *target : options.targets) {
       auto built = buildProgram(func, *target, options.strictMath, [&](Attribute attr) {
         auto blob = dyn_cast<BlobAttr>(attr);
@@ -366,7 +447,7 @@ llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
     if (!r.error.empty()) {
       std::string key = variantKey(names, shapes[i]);
       if (!options.keepGoing)
-        return llvm::createStringError("shape %s: %s", key.c_str(), r.error.c_str());
+        return llvm::make_error<ImportError>(r.kind, "shape " + key + ": " + r.error);
       rejected.emplace_back(key, r.error);
       continue;
     }

@@ -137,13 +137,14 @@ llvm::Error Pipeline::stages(Compilation &compilation) {
   if (llvm::Error error = compilation.import(*wanted))
     return error;
   flushNotes(compilation);
-  if (stopsAfter("import"))
+  bool shared = !compilation.isPerResolution();
+  if (shared && stopsAfter("import"))
     return llvm::Error::success();
   progress.update("simplify", 0, 1);
   if (llvm::Error error = compilation.simplify())
     return error;
   flushNotes(compilation);
-  if (stopsAfter("simplify"))
+  if (shared && stopsAfter("simplify"))
     return llvm::Error::success();
   progress.update("specialize", 0, shapes);
   if (llvm::Error error = compilation.addVariants(*wanted))
@@ -153,7 +154,7 @@ llvm::Error Pipeline::stages(Compilation &compilation) {
     console.error("shape " + key + ": " + why);
   if (compilation.rejected.size() == shapes)
     return llvm::createStringError("none of the shapes could be compiled, nothing is written");
-  if (stopsAfter("specialize") || stopsAfter("form-kernels") || stopsAfter("plan-memory"))
+  if (!stopsAfter("codegen") && !writesBundle()) // all stages before run per resolution
     return llvm::Error::success();
   if (llvm::Error error = compilation.generateCode())
     return systemError("codegen: " + llvm::toString(std::move(error)));

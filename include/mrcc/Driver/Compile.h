@@ -60,8 +60,10 @@ public:
   /// Reads the model. `inputs()` is known afterwards.
   llvm::Error read(const std::string &path);
   const ModelInfo &model() const;
-  /// Imports with all dims that `shapes` (all variants) disagree on, or that the file leaves open, dynamic.
+  /// Imports with all dims that `shapes` (all variants) disagree on, or that the file leaves open, dynamic. Where that
+  /// is not enough to know the graph, import and simplify become part of addVariants (isPerResolution).
   llvm::Error import(llvm::ArrayRef<VariantShapes> shapes);
+  bool isPerResolution() const;
   llvm::Error simplify();
   /// specialize, form-kernels, plan-memory and the program of each; in parallel. With keepGoing the failed ones land in
   /// `rejected`, otherwise the first (in the list's order) is the error.
@@ -78,6 +80,8 @@ public:
 
 private:
   struct State;
+  llvm::Expected<ImportOptions> openDims(llvm::ArrayRef<VariantShapes> shapes) const;
+  ImportOptions boundDims(const VariantShapes &shapes) const;
   std::unique_ptr<State> state;
   CompileOptions options;
   BundleContents bundle;
