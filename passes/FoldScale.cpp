@@ -10,7 +10,9 @@
 // two: weights rounded once more shift whole channels, and such shifts add up from layer to layer (the text detector
 // was twice as far from float64), while behind the kernel the factor rides on the addition that is there anyway:
 // (acc + b) * s + t = acc * s + (b * s + t).
-// A chain that adds a large number and takes it away again (rounding by a magic number) is left alone.
+// A chain that adds a large number and takes it away again (rounding by a magic number) is left alone, and so is one
+// that only element-wise ops part from a rounding: there the last bit decides a whole step, so that a quantised model
+// would round other values up than its exporter saw.
 #include "Affine.h"
 #include "Passes.h"
 #include <cmath>
@@ -133,9 +135,28 @@ static Value scaleBehind(OpBuilder &b, Location loc, Operation *op, Affine affin
   return applyAffine(b, loc, op->getResult(0), affine);
 }
 
+/// True if an element-wise path leads from `v` to a rounding.
+static bool reachesRounding(Value v) {
+  constexpr size_t enough = 64;
+  SmallVector<Value> next{v};
+  llvm::SmallPtrSet<Operation *, 16> seen;
+  while (!next.empty() && seen.size() < enough)
+    for (Operation *op : next.pop_back_val().getUsers()) {
+      auto unary = dyn_cast<UnaryOp>(op);
+      if (unary && llvm::is_contained({UnaryKind::round_even, UnaryKind::floor, UnaryKind::ceil}, unary.getKind()))
+        return true;
+      if (isa<CastOp>(op) && isFloat(op->getOperand(0)) && !isFloat(op->getResult(0)))
+        return true;
+      if (isa<UnaryOp, BinaryOp, SelectOp, CastOp>(op) && seen.insert(op).second)
+        next.push_back(op->getResult(0));
+    }
+  return false;
+}
+
 static void fold(Operation *last) {
-  if (last->hasOneUse() && stepOf(*last->user_begin()))
-    return; // the chain goes on
+  if ((last->hasOneUse() && stepOf(*last->user_begin())) || // the chain goes on
+      reachesRounding(last->getResult(0)))
+    return;
   SmallVector<Operation *> chain = chainOf(last);
   if (chain.empty())
     return;

@@ -163,3 +163,31 @@ func.func @number_behind_conv(%x: tensor<?x?x?x2xf32>) -> tensor<?x?x?x2xf32> {
   %2 = mrc.binary add %1, %one : (tensor<?x?x?x2xf32>, tensor<f32>) -> tensor<?x?x?x2xf32>
   return %2 : tensor<?x?x?x2xf32>
 }
+
+// -----
+
+// In front of a rounding, here of a quantisation, every step stays as it is: (x - 124) * 0.1 + 3, then max, / 0.02, round.
+// CHECK-LABEL: func @quantised
+// CHECK: %[[X:.*]] = mrc.cast
+// CHECK: %[[D:.*]] = mrc.binary sub %[[X]],
+// CHECK-NEXT: mrc.binary mul
+// CHECK-NEXT: mrc.binary add
+// CHECK-NEXT: mrc.binary max
+// CHECK-NEXT: %[[Q:.*]] = mrc.binary div
+// CHECK-NEXT: mrc.unary round_even %[[Q]]
+func.func @quantised(%q: tensor<?x4xui8>) -> tensor<?x4xui8> {
+  %zero = mrc.constant dense<124.0> : tensor<f32>
+  %scale = mrc.constant dense<0.1> : tensor<f32>
+  %three = mrc.constant dense<3.0> : tensor<f32>
+  %none = mrc.constant dense<0.0> : tensor<f32>
+  %to = mrc.constant dense<0.02> : tensor<f32>
+  %x = mrc.cast %q {to = f32} : (tensor<?x4xui8>) -> tensor<?x4xf32>
+  %0 = mrc.binary sub %x, %zero : (tensor<?x4xf32>, tensor<f32>) -> tensor<?x4xf32>
+  %1 = mrc.binary mul %0, %scale : (tensor<?x4xf32>, tensor<f32>) -> tensor<?x4xf32>
+  %2 = mrc.binary add %1, %three : (tensor<?x4xf32>, tensor<f32>) -> tensor<?x4xf32>
+  %3 = mrc.binary max %2, %none : (tensor<?x4xf32>, tensor<f32>) -> tensor<?x4xf32>
+  %4 = mrc.binary div %3, %to : (tensor<?x4xf32>, tensor<f32>) -> tensor<?x4xf32>
+  %5 = mrc.unary round_even %4 : (tensor<?x4xf32>) -> tensor<?x4xf32>
+  %6 = mrc.cast %5 {to = ui8} : (tensor<?x4xf32>) -> tensor<?x4xui8>
+  return %6 : tensor<?x4xui8>
+}
