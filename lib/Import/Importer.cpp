@@ -7,6 +7,7 @@
 #include "Checks.h"
 #include "Known.h"
 #include "mlir/IR/Verifier.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include <cstring>
@@ -363,6 +364,27 @@ Error Importer::callFunction(const onnx::Function &function, const onnx::Node &n
   return bindOutputs(node, results, scope);
 }
 
+/// Which small inputs decide a value, as the end of a message: often one that users set once, such as a sample rate.
+static std::string bindHint(Value value) {
+  constexpr int64_t small = 16;
+  llvm::SetVector<Value> seen;
+  seen.insert(value);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < seen.size(); ++i) {
+    Value v = seen[i];
+    if (Operation *op = v.getDefiningOp()) {
+      if (!isa<ShapeOp, SizeOp>(op))
+        seen.insert_range(op->getOperands());
+      continue;
+    }
+    auto type = cast<RankedTensorType>(v.getType());
+    if (!type.hasStaticShape() || type.getNumElements() > small)
+      return "";
+    names.push_back("'" + nodeNames(v.getLoc()) + "'");
+  }
+  return names.empty() ? "" : "; it follows from " + llvm::join(names, " and ") + ", which --bind makes constant";
+}
+
 Error Importer::importIf(const onnx::Node &node, Value condition, Scope &scope) {
   const onnx::Graph *branches[2] = {};
   for (const onnx::Attribute &a : node.attributes)
@@ -374,7 +396,7 @@ Error Importer::importIf(const onnx::Node &node, Value condition, Scope &scope) 
   if (!known) {
     refuseUnknown(branches[0]->nodes, scope, 1);
     refuseUnknown(branches[1]->nodes, scope, 1);
-    refuse(node, scope, "its condition is not a constant");
+    refuse(node, scope, "its condition is not a constant" + bindHint(condition));
     lose(node, scope);
     return Error::success();
   }
