@@ -186,8 +186,8 @@ const Prepared &Model::acquire(uint32_t variant) {
       evict();
       entry.pinned |=
           options.pinFirst && std::none_of(entries.begin(), entries.end(), [](Entry &e) { return e.pinned; });
-      entry.users.store(1, std::memory_order_relaxed); // it was 0: nobody holds what is not prepared
       entry.prepared.store(made, std::memory_order_release);
+      entry.users.fetch_add(1, std::memory_order_relaxed); // not a store: others in `hold` may have counted themselves
       prepared.fetch_add(1, std::memory_order_relaxed);
     }
   }

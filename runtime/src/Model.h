@@ -70,6 +70,7 @@ public:
   void log(mrcc_log_level level, const std::string &message) const;
 
 private:
+  friend struct TestAccess;
   struct TargetState {
     bool supported = false;
     std::string missing; // features, or "another architecture"
