@@ -18,11 +18,9 @@ Expr mrcc::getBody(LaunchOp launch) {
   if (!launch.getBody())
     return {};
   llvm::Expected<Expr> body = Expr::parse(*launch.getBody());
-  if (!body) {
-    launch.emitOpError("body: ") << llvm::toString(body.takeError());
-    return {};
-  }
-  return *body;
+  if (!body) // the verifier has parsed it
+    llvm::reportFatalInternalError(body.takeError());
+  return std::move(*body);
 }
 
 void mrcc::setBody(LaunchOp launch, const Expr &body) { launch.setBody(body.str()); }

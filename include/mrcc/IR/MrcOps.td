@@ -280,10 +280,11 @@ def LaunchOp : MrcOp<"launch", [Pure]> {
   let summary = "one call of a kernel of `family`";
   let description = [{
     `config` holds what the family needs (strides, pads, ...; see its file in lib/Kernels), `body` the fused scalar
-    expression (mrcc/Kernels/Expr.h). After plan-memory `views` says where each result (first) and each operand lies.
+    expression (mrcc/IR/Expr.h). After plan-memory `views` says where each result (first) and each operand lies.
   }];
   let arguments = (ins Variadic<AnyType>:$inputs, StrAttr:$family, DictionaryAttr:$config, OptionalAttr<StrAttr>:$body, OptionalAttr<ArrayAttr>:$views);
   let results = (outs Variadic<Tensor>:$outputs);
+  let hasVerifier = 1;
   let assemblyFormat = "$family $config (`body` $body^)? `(` $inputs `)` (`views` $views^)? attr-dict `:` functional-type($inputs, results)";
 }
 #endif

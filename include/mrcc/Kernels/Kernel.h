@@ -4,7 +4,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "mrcc/Bundle/Format.h"
-#include "mrcc/Kernels/Expr.h"
+#include "mrcc/IR/Expr.h"
 #include "llvm/Support/Error.h"
 #include <compare>
 #include <map>

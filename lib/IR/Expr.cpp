@@ -1,6 +1,6 @@
 // Expr: building, inlining and pruning. Builders find equal nodes and fold what keeps every value the same: identities
 // of integers, exact ones of floats (x * 1, x / 1, x - 0), integer constants, selections that are decided.
-#include "mrcc/Kernels/Expr.h"
+#include "mrcc/IR/Expr.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/bit.h"
@@ -281,8 +281,7 @@ uint32_t Expr::clampIndex(uint32_t x, uint32_t n) {
 }
 
 std::vector<uint32_t> Expr::inlineExpr(const Expr &other, llvm::ArrayRef<uint32_t> operandMap,
-                                       const std::map<uint32_t, uint32_t> &loadTo, std::optional<uint32_t> accTo,
-                                       uint32_t paramBase) {
+                                       const std::map<uint32_t, uint32_t> &loadTo, std::optional<uint32_t> accTo) {
   auto operand = [&](uint32_t i) { return i < operandMap.size() ? operandMap[i] : i; };
   std::vector<uint32_t> renamed;
   for (ExprNode node : other.nodes) {
@@ -306,9 +305,6 @@ std::vector<uint32_t> Expr::inlineExpr(const Expr &other, llvm::ArrayRef<uint32_
     case ExprNode::Op::acc:
       made = accTo ? *accTo : add(node);
       break;
-    case ExprNode::Op::param:
-      made = param(node.type, node.imm + paramBase);
-      break;
     case ExprNode::Op::unary:
       made = unary(UnaryKind(node.imm), node.args[0]);
       break;
@@ -326,6 +322,7 @@ std::vector<uint32_t> Expr::inlineExpr(const Expr &other, llvm::ArrayRef<uint32_
       break;
     case ExprNode::Op::constant:
     case ExprNode::Op::iter:
+    case ExprNode::Op::param:
       made = add(node);
       break;
     }

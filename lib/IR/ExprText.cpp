@@ -1,7 +1,7 @@
 // Expr as text, and back. Floats are printed in the fewest digits that give the same value in their type (f32: as f32);
 // what digits cannot hold exactly and readably (NaN, infinities, subnormal numbers, -0) as `#` and the bits of the
 // double.
-#include "mrcc/Kernels/Expr.h"
+#include "mrcc/IR/Expr.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/bit.h"
 #include <charconv>

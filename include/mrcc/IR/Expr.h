@@ -65,10 +65,9 @@ struct Expr {
 
   /// Copies `other`'s nodes in. `operandMap[i]` is the operand that its operand i becomes; `accTo` replaces acc nodes
   /// and, where `loadTo` maps an operand, its `load` nodes are replaced by that node. Operands beyond operandMap keep
-  /// their numbers; `param i` becomes `param i + paramBase`. Returns the new numbers of results.
+  /// their numbers; Returns the new numbers of results.
   std::vector<uint32_t> inlineExpr(const Expr &other, llvm::ArrayRef<uint32_t> operandMap,
-                                   const std::map<uint32_t, uint32_t> &loadTo = {}, std::optional<uint32_t> accTo = {},
-                                   uint32_t paramBase = 0);
+                                   const std::map<uint32_t, uint32_t> &loadTo = {}, std::optional<uint32_t> accTo = {});
   /// Without nodes that no result needs.
   Expr pruned() const;
 };
