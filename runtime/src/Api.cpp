@@ -87,7 +87,7 @@ Arguments readTensors(const mrcc_tensor *tensors, size_t count) {
     require(tensors[0].struct_size >= sizeof(mrcc_tensor) && tensors[0].struct_size % alignof(mrcc_tensor) == 0 &&
                 arguments[i].struct_size == tensors[0].struct_size,
             "a tensor's struct_size is wrong");
-    require(arguments[i].dims || arguments[i].rank == 0, "a tensor's dims are NULL");
+    require(arguments[i].dims || arguments[i].rank == 0, "a tensor's dims are NULL (mrcc::Tensor holds 8 at most)");
     require(arguments[i].rank <= 64, "a tensor has more than 64 dims");
   }
   return arguments;

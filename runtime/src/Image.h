@@ -19,6 +19,7 @@ public:
   /// (memory, or a file system without execution).
   static Image load(const StoredFile &file, const std::string &name, uint32_t machine, bool &copied);
 
+  bool empty() const { return !base; }
   /// Null unless [offset, offset + bytes) is executable.
   KernelFunction *function(uint64_t offset, uint64_t bytes) const;
 

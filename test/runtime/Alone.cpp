@@ -174,7 +174,6 @@ static void costs(const std::string &folder, Buffers &b) {
   mrcc::Context one = makeContext(steps, 1);
   const double call = median(one, b, 8, 16);
   std::printf("     a call of 102 small steps at one thread: %.1f us\n", call);
-  check(call < 100, "it costs less than 100 us, kernels included");
   mrcc_set_threads(2, nullptr);
   mrcc::Context alone = makeContext(parallel, 1), two = makeContext(parallel, 2);
   for (auto [h, w] : {std::pair<int64_t, int64_t>{1, 16}, {64, 64}}) {

@@ -253,3 +253,30 @@ TEST_CASE("handles and structs that are wrong") {
   CHECK(mrcc_model_variant(model, 0, nullptr, nullptr) == MRCC_INVALID_ARGUMENT);
   mrcc_model_free(model);
 }
+
+TEST_CASE("a tensor of more dims than the C++ interface holds is refused") {
+  Folder folder;
+  write(folder / "a.mrcb", Contents({{4, 4}}));
+  auto model = mrcc::Model::open((folder / "a.mrcb").c_str());
+  REQUIRE(bool(model));
+  std::vector<float> x(48);
+  auto code = [&](const Tensor &t) { return model->find({t}).error().code(); };
+  CHECK(code(Tensor("x", x.data(), {1, 1, 1, 1, 1, 3, 4, 4})) == MRCC_WRONG_RANK);
+  CHECK(code(Tensor("x", x.data(), {1, 1, 1, 1, 1, 1, 3, 4, 4})) == MRCC_INVALID_ARGUMENT);
+  const std::vector<int64_t> many(100, 1);
+  CHECK(code(Tensor("x", x.data(), MRCC_F32, many.data(), many.size())) == MRCC_INVALID_ARGUMENT);
+}
+
+TEST_CASE("any number of tensors goes through the C++ interface") {
+  Folder folder;
+  write(folder / "a.mrcb", Contents({{4, 4}}));
+  auto model = mrcc::Model::open((folder / "a.mrcb").c_str());
+  REQUIRE(bool(model));
+  auto context = mrcc::Context::create(*model);
+  REQUIRE(bool(context));
+  std::vector<float> x = randomValues(48, 1), y(48);
+  const std::vector<Tensor> in(40, Tensor("x", x.data(), {1, 3, 4, 4})), out = {Tensor("y", y.data(), {1, 3, 4, 4})};
+  CHECK(context->run(in.data(), 40, out.data(), 1).code() == MRCC_UNKNOWN_TENSOR); // the same name again
+  CHECK(!context->run(in.data(), 1, out.data(), 1));
+  CHECK(y == expected(x, {4, 4}));
+}

@@ -1,4 +1,5 @@
-// mrcc's runtime for C++17 and later: a header over mrcc/runtime.h, whose rules (errors, threads, memory) hold here, too.
+// mrcc's runtime for C++17 and later: a header over mrcc/runtime.h, whose rules (errors, threads, memory) hold here,
+// too.
 //
 //   auto model = mrcc::Model::open("det.mrcb");
 //   if (!model)
@@ -8,12 +9,13 @@
 //   mrcc::Error error = context->run({mrcc::Tensor("x", image, {1, 3, 480, 640})},
 //                                    {mrcc::Tensor("y", map, {1, 1, 480, 640})});
 //
-// Nothing here throws, and a warm run allocates nothing.
+// Nothing here throws; a warm run of up to 32 inputs and 32 outputs allocates nothing.
 #pragma once
 #include "mrcc/runtime.h"
 #include <cassert>
 #include <cstring>
 #include <initializer_list>
+#include <new>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -74,15 +76,19 @@ template <typename T> constexpr mrcc_dtype dtypeOf() {
   if (std::is_floating_point<T>::value)
     return sizeof(T) == 4 ? MRCC_F32 : sizeof(T) == 8 ? MRCC_F64 : MRCC_NONE;
   switch (sizeof(T)) {
-  case 1: return isSigned ? MRCC_I8 : MRCC_U8;
-  case 2: return isSigned ? MRCC_I16 : MRCC_U16;
-  case 4: return isSigned ? MRCC_I32 : MRCC_U32;
-  default: return isSigned ? MRCC_I64 : MRCC_U64;
+  case 1:
+    return isSigned ? MRCC_I8 : MRCC_U8;
+  case 2:
+    return isSigned ? MRCC_I16 : MRCC_U16;
+  case 4:
+    return isSigned ? MRCC_I32 : MRCC_U32;
+  default:
+    return isSigned ? MRCC_I64 : MRCC_U64;
   }
 }
 
-/// A tensor in the caller's memory, dense and row-major. Holds up to 8 dims itself; with more, or with strides, fill in
-/// an mrcc_tensor. The name is borrowed.
+/// A tensor in the caller's memory, dense and row-major. Holds up to 8 dims itself: calls refuse one with more
+/// (MRCC_INVALID_ARGUMENT); with more, or with strides, fill in an mrcc_tensor. The name is borrowed.
 class Tensor {
 public:
   static constexpr size_t maxRank = 8;
@@ -92,11 +98,12 @@ public:
       : Tensor(name, data, dtypeOf<std::remove_const_t<T>>(), dims.begin(), dims.size()) {}
   /// `data` of any element type, with exactly the memory that the dims need.
   Tensor(const char *name, const void *data, mrcc_dtype dtype, const int64_t *dims, size_t rank) {
-    assert(rank <= maxRank);
     tensor.name = name;
     tensor.data = const_cast<void *>(data);
     tensor.dtype = dtype;
     tensor.rank = uint32_t(rank);
+    if (rank > maxRank)
+      return; // get() has no dims then
     size_t bits = dtype == MRCC_I4 || dtype == MRCC_U4 ? 4 : 8 * elementBytes(dtype);
     for (size_t i = 0; i < rank; ++i) {
       this->dims[i] = dims[i];
@@ -110,17 +117,29 @@ public:
   /// Valid as long as this tensor stays where it is.
   mrcc_tensor get() const {
     mrcc_tensor result = tensor;
-    result.dims = dims;
+    result.dims = tensor.rank <= maxRank ? dims : nullptr;
     return result;
   }
 
   static constexpr size_t elementBytes(mrcc_dtype dtype) {
     switch (dtype) {
-    case MRCC_F64: case MRCC_I64: case MRCC_U64: return 8;
-    case MRCC_F32: case MRCC_I32: case MRCC_U32: return 4;
-    case MRCC_F16: case MRCC_BF16: case MRCC_I16: case MRCC_U16: return 2;
-    case MRCC_NONE: return 0;
-    default: return 1;
+    case MRCC_F64:
+    case MRCC_I64:
+    case MRCC_U64:
+      return 8;
+    case MRCC_F32:
+    case MRCC_I32:
+    case MRCC_U32:
+      return 4;
+    case MRCC_F16:
+    case MRCC_BF16:
+    case MRCC_I16:
+    case MRCC_U16:
+      return 2;
+    case MRCC_NONE:
+      return 0;
+    default:
+      return 1;
     }
   }
 
@@ -191,13 +210,13 @@ private:
 
 namespace detail {
 
-/// Tensors as the C interface takes them; on the stack for up to 32.
+/// Tensors as the C interface takes them; on the stack for up to 32. False if there is no memory for more.
 class TensorArray {
 public:
   explicit TensorArray(const Tensor *first, size_t count) : count(count) {
     if (count > 32)
-      tensors = new mrcc_tensor[count];
-    for (size_t i = 0; i < count; ++i)
+      tensors = new (std::nothrow) mrcc_tensor[count];
+    for (size_t i = 0; tensors && i < count; ++i)
       tensors[i] = first[i].get();
   }
   TensorArray(const TensorArray &) = delete;
@@ -206,6 +225,7 @@ public:
     if (tensors != few)
       delete[] tensors;
   }
+  explicit operator bool() const { return tensors; }
   const mrcc_tensor *data() const { return tensors; }
   size_t size() const { return count; }
 
@@ -219,6 +239,8 @@ private:
 
 template <typename F> Result<uint32_t> Model::query(F function, std::initializer_list<Tensor> inputs) const {
   detail::TensorArray in(inputs.begin(), inputs.size());
+  if (!in)
+    return Error(MRCC_OUT_OF_MEMORY, nullptr);
   uint32_t number = 0;
   mrcc_error *error = nullptr;
   if (mrcc_code code = function(model, in.data(), in.size(), &number, &error))
@@ -249,6 +271,8 @@ public:
   }
   Error run(const Tensor *inputs, size_t numInputs, const Tensor *outputs, size_t numOutputs) {
     detail::TensorArray in(inputs, numInputs), out(outputs, numOutputs);
+    if (!in || !out)
+      return Error(MRCC_OUT_OF_MEMORY, nullptr);
     mrcc_error *error = nullptr;
     mrcc_code code = mrcc_context_run(context, in.data(), in.size(), out.data(), out.size(), &error);
     return Error(code, error);

@@ -15,7 +15,10 @@ cmake --build "$work/out" >>"$work/log" || { cat "$work/log"; exit 1; }
 first=$("$work/out/consumer-c" "$bundle")
 echo "$first"
 [[ $first == "$("$work/out/consumer-cpp" "$bundle")" ]]
-! ldd "$work/out/consumer-c" "$work/out/consumer-cpp" | grep -E "LLVM|MLIR|protobuf|not found"
+libraries=$(ldd "$work/out/consumer-c" "$work/out/consumer-cpp")
+if grep -E "LLVM|MLIR|protobuf|not found" <<<"$libraries"; then
+  exit 1 # `! grep` would not end the script
+fi
 
 if command -v pkg-config >/dev/null; then
   export PKG_CONFIG_PATH=$(dirname "$(find "$work/prefix" -name mrcc-runtime.pc)")
