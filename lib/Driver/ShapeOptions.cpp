@@ -1,6 +1,5 @@
 // From shape options to variants. --size finds the image input and its layout, then every open dimension must follow
-// from
-// --dim, from a symbol that the image bound, or from the batch rule; what does not is an error with the --shape to
+// from --dim, from a symbol that the image bound, or from the batch rule; what does not is an error with the --shape to
 // write.
 #include "mrcc/Driver/ShapeOptions.h"
 #include "ShapeText.h"

@@ -1,16 +1,14 @@
 // From a launch to a plan and its parameters:
 //
 //   1. settle    the body on this domain: dims of one point become 0; index comparisons and clamps that the extents
-//   decide
-//                go away (a window that never leaves its input has no guards)
+//                decide go away (a window that never leaves its input has no guards)
 //   2. order     parallel dims by the output's strides, reduced dims by the inputs', largest first
 //   3. merge     neighbours that are jointly contiguous in every view and whose index the body does not use
 //   4. vector    the dim that costs least to vectorise: unit steps are one load a vector, other steps one a lane; a dim
 //                shorter than a vector runs as scalars; combining lanes costs once a row. Two dims of unit step, one on
 //                either side, make a transposition in tiles
 //   5. clip      conditions under which reduced values count become bounds of the reduced loops: windows at a border
-//   have no
-//                guards either
+//                have no guards either
 //   6. units     about 32 K element operations each, from extents alone
 #include "Families.h"
 #include "Loop.h"

@@ -1,5 +1,5 @@
-/* mrcc's runtime: loads a bundle that `mrcc compile` wrote, picks the variant compiled for a call's exact shapes, runs
- * it.
+/* mrcc's runtime: loads a bundle that `mrcc compile` wrote, picks the variant compiled for a call's exact shapes,
+ * runs it.
  *
  *   mrcc_model    a loaded bundle. Immutable; any number of threads may use one at the same time.
  *   mrcc_context  what one call at a time needs: working memory. One per concurrent call; cheap.
@@ -7,15 +7,22 @@
  *
  * Rules for all functions
  *   Errors    Functions that can fail return a code, MRCC_OK (0) on success. With `error` not NULL a failure stores an
- * object there that the caller frees with mrcc_error_free; on success it is left alone. A failed call has read and
- *             written no tensor and leaves model and context usable. No exception and no signal leaves this library.
+ *             object there that the caller frees with mrcc_error_free; on success it is left alone. A failed call has
+ *             read and written no tensor and leaves model and context usable. No exception leaves this library.
+ *   Files     A bundle's files are mapped: while a model is open they must not be cut or changed in place (the system
+ *             then ends the process with SIGBUS). Replacing them, as `mrcc compile` and `add` do, is fine.
  *   Threads   Functions of a model may be called from any thread at any time until it is freed. A context is used by
- * one thread at a time (a second one gets MRCC_BUSY); contexts may be created, used and freed while others run. Memory
- * Strings and arrays that a model hands out live as long as the model. Everything that a function receives is borrowed
- * for the call, unless it says otherwise. Structs   `struct_size` is sizeof of the struct as the caller was compiled;
- * set it through the MRCC_..._INIT macros. Later versions append fields only; what a caller does not know has the
- * documented default. Units     Sizes are bytes, dims and strides elements, times nanoseconds. Trust     A bundle is
- * native code: load only what you would load as a shared library. Damage is detected and refused.
+ *             one thread at a time (a second one gets MRCC_BUSY); contexts may be created, used and freed while others
+ *             run.
+ *   Memory    Strings and arrays that a model hands out live as long as the model. Everything that a function receives
+ *             is borrowed for the call, unless it says otherwise.
+ *   Callbacks The caller's functions (log, allocator, parallel, step hook) must return: they must not throw, nor leave
+ *             by longjmp.
+ *   Structs   `struct_size` is sizeof of the struct as the caller was compiled; set it through the MRCC_..._INIT
+ *             macros. Later versions append fields only; what a caller does not know has the documented default.
+ *   Units     Sizes are bytes, dims and strides elements, times nanoseconds.
+ *   Trust     A bundle is native code: load only what you would load as a shared library. Damage is detected and
+ *             refused.
  */
 #ifndef MRCC_RUNTIME_H
 #define MRCC_RUNTIME_H
@@ -104,8 +111,9 @@ MRCC_API void mrcc_error_free(mrcc_error *error); /* NULL is fine */
 /* ---- Threads of the process ---- */
 
 /* One pool serves all contexts of the process. `threads` counts the calling one: 1 means no workers, 0 as many as CPUs
- * that this process may use (the default). Idle workers sleep. Waits for workers that must end. Contexts that exist
- * keep the number they were made with and use fewer if the pool has fewer. Results never depend on any of it. */
+ * that this process may use (the default); more than 255 are 255, here and in a context. Idle workers sleep. Waits for
+ * workers that must end. Contexts that exist keep the number they were made with and use fewer if the pool has fewer.
+ * Results never depend on any of it. */
 MRCC_API mrcc_code mrcc_set_threads(uint32_t threads, mrcc_error **error);
 MRCC_API uint32_t mrcc_get_threads(void);
 
@@ -167,7 +175,8 @@ typedef struct mrcc_variant_info {
   uint64_t constant_bytes;        /* of the bundle's constants, those that it reads */
   uint64_t unique_constant_bytes; /* and that no other variant reads */
   uint64_t code_bytes, unique_code_bytes;
-  uint64_t prepared_bytes; /* private memory made from constants when it is prepared */
+  uint64_t prepared_bytes; /* copies of constants in another form, made when it is prepared; its tables (some kB) not
+                              counted. 0 in bundles of this version: kernels read constants as they are stored */
   uint64_t flops;          /* of the operations as the model defines them */
   uint32_t steps;
 } mrcc_variant_info;
@@ -180,9 +189,8 @@ MRCC_API mrcc_code mrcc_model_variant(const mrcc_model *model, uint32_t variant,
 
 typedef struct mrcc_memory_info {
   size_t struct_size;
-  uint64_t
-      constant_bytes; /* mapped once for all variants and contexts, shared between processes; resident as far as used */
-  uint64_t code_bytes;      /* mapped */
+  uint64_t constant_bytes;  /* mapped once for all variants and contexts, shared between processes; resident as used */
+  uint64_t code_bytes;      /* mapped: of the targets that this CPU runs, or of the one that was asked for */
   uint64_t arena_bytes;     /* the largest variant's */
   uint64_t scratch_bytes;   /* of each thread, the largest variant's */
   uint64_t workspace_bytes; /* what a context allocates or must be lent to run any variant on `threads` threads */
@@ -201,7 +209,7 @@ typedef struct mrcc_tensor {
   const char *name; /* NULL: by position, in the model's order */
   void *data;       /* aligned as the element type; inputs are not written */
   size_t bytes;     /* of memory at data; may exceed what is needed */
-  mrcc_dtype dtype;
+  mrcc_dtype dtype; /* of outputs MRCC_NONE, too: then dtype, rank, dims and strides are not looked at */
   uint32_t rank;
   const int64_t *dims;    /* rank numbers; may be NULL where rank is 0 */
   const int64_t *strides; /* elements; NULL: dense, row-major. Others are refused unless they say the same */
