@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # For a CI job: compile a model for a list of shapes, verify the bundle, run each shape and compare with recorded outputs.
-# Fails (1) at the first mismatch of a case after trying all of them; a model or shape that does not compile fails at once.
+# Tries all cases, then fails (1) if one of them mismatched; a model or shape that does not compile fails at once.
 #
 #   check.sh MODEL.onnx CASES BUNDLE [option of `mrcc compile` ...]
 #

@@ -42,7 +42,7 @@ def main():
     scratch = options.work / "budget" / options.model
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
-    mrcc = Mrcc(options.mrcc, scratch)
+    mrcc = Mrcc(options.mrcc)
     model = models.locate(options.model, options.work)
 
     def compiled(indices, name):

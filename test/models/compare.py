@@ -66,7 +66,7 @@ def main():
     scratch = options.work / "compare" / options.model
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
-    mrcc = Mrcc(options.mrcc, scratch)
+    mrcc = Mrcc(options.mrcc)
     model = models.locate(options.model, options.work)
     bundle = scratch / f"{options.model}.mrcb"
     wanted = indices(options)
