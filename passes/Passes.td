@@ -143,8 +143,8 @@ def PlanMemory : Pass<"mrc-plan-memory", "::mlir::func::FuncOp"> {
     After form-kernels. Results that live at different times share arena bytes; results of the function lie in the caller's outputs. Adds `views` to
     each launch (results first) and `mrc.arena_bytes`, `mrc.arena_lower_bound` (largest set of bytes alive at once) to the function:
 
-        %0 = mrc.launch "loop" {...}(%x) : ...   ->   %0 = mrc.launch "loop" {...}(%x) views [#mrc.view<output, 0, 0, [1, 4], [4, 1]>,
-                                                             #mrc.view<input, 0, 0, [1, 4], [4, 1]>] : ...
+        %0 = mrc.launch "loop" {...}(%x) : ...   ->   %0 = mrc.launch "loop" {...}(%x) views [#mrc.view<"output", 0, 0, [1, 4], [4, 1]>,
+                                                             #mrc.view<"input", 0, 0, [1, 4], [4, 1]>] : ...
   }];
 }
 #endif
