@@ -2,6 +2,8 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/ADT/bit.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace mrcc;
@@ -308,10 +310,10 @@ Dim DimAnalysis::compute(Value value, unsigned i) {
             scales && scales->type.getElementType().isF32()) {
           float scale;
           std::memcpy(&scale, scales->bytes.data() + (scales->isSplat ? 0 : 4 * k), 4);
-          int64_t whole = int64_t(scale);
           Dim d = dim(o.getInput(), i);
-          return float(whole) == scale && whole > 0 ? constant(whole) * d
-                                                    : function("scale" + std::to_string(scale), d);
+          if (scale >= 1 && scale <= float(1 << 24) && std::floor(scale) == scale)
+            return constant(int64_t(scale)) * d;
+          return function("scale" + std::to_string(llvm::bit_cast<uint32_t>(scale)), d);
         }
         return opaque(value, i);
       })

@@ -104,6 +104,14 @@ LogicalResult PoolOp::inferShapes(SmallVectorImpl<Type> &types) {
   return giveWindows(*this, types, getInput(), getKernel(), getDilations(), dimsOf(getInput()).back());
 }
 
+static LogicalResult badScale(ResizeOp op, int64_t dim, float scale, int64_t axis) {
+  InFlightDiagnostic d = shapeError(op);
+  d << "expected a positive scale that gives at most 2^48 elements, got " << scale;
+  if (dim != unknown)
+    d << " of " << dim;
+  return d << " along axis " << axis;
+}
+
 LogicalResult ResizeOp::inferShapes(SmallVectorImpl<Type> &types) {
   Dims dims(dimsOf(getInput()));
   for (int64_t axis : getAxes())
@@ -120,7 +128,10 @@ LogicalResult ResizeOp::inferShapes(SmallVectorImpl<Type> &types) {
     return shapeError(*this) << "expected " << getAxes().size() << " scales or sizes, got " << n;
   if (auto all = resizeDims(*this)) {
     for (auto [axis, d] : llvm::zip_equal(getAxes(), *all)) {
-      if (d.out < 0 || d.scale < 0 || (d.out > 0 && dims[axis] == 0))
+      const bool good = d.out >= 0 && (d.out == 0 || dims[axis] != 0);
+      if (!good && !bySizes)
+        return badScale(*this, dims[axis], d.scale, axis);
+      if (!good)
         return shapeError(*this) << "expected positive scales and sizes, got " << dims[axis] << " to " << d.out
                                  << " along axis " << axis;
       dims[axis] = d.out;
@@ -132,9 +143,12 @@ LogicalResult ResizeOp::inferShapes(SmallVectorImpl<Type> &types) {
                    : std::nullopt;
   auto scales = bySizes ? std::nullopt : getFloats(operand);
   for (auto [i, axis] : llvm::enumerate(getAxes())) {
-    if (scales && i < scales->size() && dims[axis] != unknown)
-      dims[axis] = int64_t(std::floor(float(dims[axis]) * float((*scales)[i])));
-    else
+    if (scales && i < scales->size()) {
+      auto scaled = scaledDim(std::max<int64_t>(dims[axis], 1), float((*scales)[i]));
+      if (!scaled)
+        return badScale(*this, dims[axis], float((*scales)[i]), axis);
+      dims[axis] = dims[axis] == unknown ? unknown : *scaledDim(dims[axis], float((*scales)[i]));
+    } else
       dims[axis] = sizes && i < sizes->size() ? (*sizes)[i].value_or(unknown) : unknown;
   }
   return give(types, dims, typeOf(getInput()).getElementType());

@@ -361,6 +361,13 @@ SmallVector<WindowDim> mrcc::windowDims(Operation *op) {
 
 //===-- resize, range, packing ------------------------------------------------------------------------------------===//
 
+std::optional<int64_t> mrcc::scaledDim(int64_t in, float scale, double rounding) {
+  float product = float(in) * scale; // rounded to float32 before the floor, as in ONNX; that decides 10 * 0.7
+  if (!(scale > 0) || !(product <= float(maxElements)))
+    return std::nullopt;
+  return int64_t(std::floor(double(product) + rounding));
+}
+
 std::optional<SmallVector<ResizeDim>> mrcc::resizeDims(Operation *op) {
   auto resize = cast<ResizeOp>(op);
   ArrayRef<int64_t> dims = typeOf(resize.getInput()).getShape(), axes = resize.getAxes();
@@ -372,9 +379,7 @@ std::optional<SmallVector<ResizeDim>> mrcc::resizeDims(Operation *op) {
     for (auto [axis, scale] : llvm::zip_equal(axes, *scales)) {
       if (dims[axis] == unknown)
         return std::nullopt;
-      // The product is rounded to float32 before the floor, as in ONNX; that decides sizes such as 10 * 0.7.
-      float product = float(dims[axis]) * float(scale);
-      out.push_back({int64_t(std::floor(product)), float(scale)});
+      out.push_back({scaledDim(dims[axis], float(scale)).value_or(-1), float(scale)});
     }
     return out;
   }
@@ -393,8 +398,7 @@ std::optional<SmallVector<ResizeDim>> mrcc::resizeDims(Operation *op) {
   for (ResizeDim d : out)
     scale = policy == "not_larger" ? std::min(scale, d.scale) : std::max(scale, d.scale);
   for (auto [axis, d] : llvm::zip_equal(axes, out)) {
-    float product = scale * float(dims[axis]);
-    d = {int64_t(std::floor(double(product) + 0.5)), scale};
+    d = {scaledDim(dims[axis], scale, 0.5).value_or(-1), scale};
   }
   return out;
 }

@@ -59,3 +59,33 @@ func.func @rank(%x: tensor<?x?x4xf32>) -> tensor<?x?x4xf32> {
 func.func @count(%x: tensor<?x?x4xf32>, %y: tensor<f32>) -> tensor<?x?x4xf32> {
   return %x : tensor<?x?x4xf32>
 }
+
+// -----
+
+func.func @infinite_scale(%x: tensor<?x?x?x4xf32>) -> tensor<?x?x?x4xf32> {
+  %s = mrc.constant dense<[0x7F800000]> : tensor<1xf32>
+  %none = mrc.none : none
+  // expected-error @+1 {{expected a positive scale that gives at most 2^48 elements, got INF along axis 1}}
+  %0 = mrc.resize %x, %none, %s, %none {mode = "nearest", coordinate = "asymmetric", nearest = "floor", axes = array<i64: 1>, antialias = false, aspect_policy = "stretch", cubic_coeff = -7.5e-01 : f32, exclude_outside = false, extrapolation = 0.0 : f32} : (tensor<?x?x?x4xf32>, none, tensor<1xf32>, none) -> tensor<?x?x?x4xf32>
+  return %0 : tensor<?x?x?x4xf32>
+}
+
+// -----
+
+func.func @nan_scale(%x: tensor<?x?x?x4xf32>) -> tensor<?x?x?x4xf32> {
+  %s = mrc.constant dense<[0x7FC00000]> : tensor<1xf32>
+  %none = mrc.none : none
+  // expected-error @+1 {{expected a positive scale that gives at most 2^48 elements, got}}
+  %0 = mrc.resize %x, %none, %s, %none {mode = "nearest", coordinate = "asymmetric", nearest = "floor", axes = array<i64: 1>, antialias = false, aspect_policy = "stretch", cubic_coeff = -7.5e-01 : f32, exclude_outside = false, extrapolation = 0.0 : f32} : (tensor<?x?x?x4xf32>, none, tensor<1xf32>, none) -> tensor<?x?x?x4xf32>
+  return %0 : tensor<?x?x?x4xf32>
+}
+
+// -----
+
+func.func @large_scale(%x: tensor<?x?x?x4xf32>) -> tensor<?x?x?x4xf32> {
+  %s = mrc.constant dense<[1.0e+30]> : tensor<1xf32>
+  %none = mrc.none : none
+  // expected-error @+1 {{expected a positive scale that gives at most 2^48 elements, got 1.000000e+30 along axis 1}}
+  %0 = mrc.resize %x, %none, %s, %none {mode = "nearest", coordinate = "asymmetric", nearest = "floor", axes = array<i64: 1>, antialias = false, aspect_policy = "stretch", cubic_coeff = -7.5e-01 : f32, exclude_outside = false, extrapolation = 0.0 : f32} : (tensor<?x?x?x4xf32>, none, tensor<1xf32>, none) -> tensor<?x?x?x4xf32>
+  return %0 : tensor<?x?x?x4xf32>
+}

@@ -1,5 +1,6 @@
 // Every function of the lit tests of simplify's passes computes the same before and after the passes of its RUN line,
 // and after the whole pipeline. Random inputs; unknown dims get numbers.
+#include "DimAnalysis.h"
 #include "Interpret.h"
 #include "Passes.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -283,4 +284,30 @@ TEST_CASE("random graphs with transposes compute the same after propagate-layout
         changed->dump();
       }
   }
+}
+
+TEST_CASE("dimensions are equal after equal scales, and not after scales that differ in the last bit") {
+  MLIRContext context;
+  context.disableMultithreading();
+  context.loadDialect<func::FuncDialect, MrcDialect>();
+  std::string text = "func.func @main(%x: tensor<?xf32>) -> (";
+  const std::string attributes =
+      R"({mode = "nearest", coordinate = "asymmetric", nearest = "floor", axes = array<i64: 0>, antialias = false,
+          aspect_policy = "stretch", cubic_coeff = -7.5e-01 : f32, exclude_outside = false, extrapolation = 0.0 : f32})";
+  const char *scales[] = {"0x3FAAAAAA", "0x3FAAAAAB", "0x3FAAAAAA", "2.0", "0x7F800000", "1.0e+30"}; // 1.333333, ...
+  text += "tensor<?xf32>) { %none = mrc.none : none\n";
+  for (size_t i = 0; i < std::size(scales); ++i)
+    text += "%s" + std::to_string(i) + " = mrc.constant dense<[" + scales[i] + "]> : tensor<1xf32>\n%" +
+            std::to_string(i) + " = mrc.resize %x, %none, %s" + std::to_string(i) + ", %none " + attributes +
+            " : (tensor<?xf32>, none, tensor<1xf32>, none) -> tensor<?xf32>\n";
+  auto module = parseSourceString<ModuleOp>(text + "return %0 : tensor<?xf32> }", &context);
+  REQUIRE(bool(module));
+  llvm::SmallVector<Dim> dims;
+  DimAnalysis analysis;
+  module->walk([&](ResizeOp r) { dims.push_back(analysis.dim(r.getResult(), 0)); });
+  REQUIRE(dims.size() == std::size(scales));
+  CHECK(dims[0] == dims[2]);
+  CHECK(dims[0] != dims[1]);
+  CHECK(dims[3].factor == 2);
+  CHECK(dims[4] != dims[5]);
 }

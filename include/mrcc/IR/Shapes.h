@@ -55,6 +55,10 @@ struct ResizeDim {
   int64_t out;
   float scale;
 };
+/// floor(in * scale + rounding), the product in float32; nothing unless the scale is positive and the result at most
+/// maxElements.
+std::optional<int64_t> scaledDim(int64_t in, float scale, double rounding = 0);
+/// `out` is -1 where a scale cannot be.
 std::optional<llvm::SmallVector<ResizeDim>> resizeDims(mlir::Operation *resize);
 
 /// Largest divisor of `channels` up to 80: the block of input channels of packed convolution weights.
