@@ -284,10 +284,6 @@ Buffer KernelBuilder::view(unsigned i, llvm::ArrayRef<Index> dims, llvm::ArrayRe
   return {cast(*this, func.getArgument(i), dims, strides, offset), valueType(b.getContext(), types[i])};
 }
 
-Buffer KernelBuilder::viewRowMajor(unsigned i, llvm::ArrayRef<Index> dims) {
-  return view(i, dims, rowMajor(*this, dims));
-}
-
 Buffer KernelBuilder::scratch(Index byteOffset, DType type, llvm::ArrayRef<Index> dims, llvm::ArrayRef<Index> strides) {
   auto bytes = MemRefType::get({ShapedType::kDynamic}, b.getI8Type());
   Value all = memref::ReinterpretCastOp::create(b, loc, bytes, func.getArguments().back(),

@@ -91,7 +91,6 @@ public:
 
   // Memory. Strides are in elements.
   Buffer view(unsigned i, llvm::ArrayRef<Index> dims, llvm::ArrayRef<Index> strides, Index offset = 0);
-  Buffer viewRowMajor(unsigned i, llvm::ArrayRef<Index> dims);
   /// A row-major part of the worker's scratch from `byteOffset` (a multiple of 64) on.
   Buffer scratch(Index byteOffset, DType type, llvm::ArrayRef<Index> dims, llvm::ArrayRef<Index> strides = {});
   mlir::Value load(Buffer m, llvm::ArrayRef<Index> at);

@@ -1,0 +1,2 @@
+static __thread int count;
+int thread_local(void) { return ++count; }

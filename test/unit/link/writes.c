@@ -1,0 +1,2 @@
+static int count;
+int writes(void) { return ++count; }
