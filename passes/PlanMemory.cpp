@@ -11,6 +11,7 @@
 #include "Passes.h"
 #include "mrcc/Form/Launch.h"
 #include "mrcc/Form/Views.h"
+#include "mrcc/IR/Shapes.h"
 #include <numeric>
 
 namespace mrcc {
@@ -125,6 +126,15 @@ struct PlanMemory : mrcc::impl::PlanMemoryBase<PlanMemory> {
     int64_t arena = placeBest(merged);
     for (size_t i = 0; i < blocks.size(); ++i)
       blocks[i].offset = merged[slot[find(i)]].offset;
+    if (arena > maxWorkingBytes) {
+      LaunchOp largest = *std::max_element(launches.begin(), launches.end(), [&](LaunchOp x, LaunchOp y) {
+        return bytesInArena(x, views) < bytesInArena(y, views);
+      });
+      largest.emitOpError("with the result ")
+          << dimsText(typeOf(largest.getResult(0)).getShape()) << " of " << byteSize(typeOf(largest.getResult(0)))
+          << " bytes: the arena would have " << arena << " bytes, at most are 2^46";
+      return signalPassFailure();
+    }
     Builder b(&getContext());
     func->setAttr("mrc.arena_bytes", b.getI64IntegerAttr(arena));
     func->setAttr("mrc.arena_lower_bound", b.getI64IntegerAttr(lowerBound(merged, launches.size())));
@@ -153,6 +163,12 @@ struct PlanMemory : mrcc::impl::PlanMemoryBase<PlanMemory> {
 
   bool inArena(Value root) const {
     return root.getDefiningOp() && !root.getDefiningOp<ConstantOp>() && !outputIndex.count(root);
+  }
+
+  /// Of the launch's first result.
+  uint64_t bytesInArena(LaunchOp l, const ViewAnalysis &views) const {
+    Value v = l->getResult(0);
+    return inArena(views.lookup(v)->root) ? byteSize(typeOf(v)) : 0;
   }
 
   size_t blockFor(Value root) {

@@ -36,6 +36,15 @@ static bool hasUnknownDim(Operation *op) {
   });
 }
 
+/// The first type that no tensor can have; null without one.
+static Type tooLarge(TypeRange types) {
+  for (Type t : types)
+    if (auto ranked = dyn_cast<RankedTensorType>(t);
+        ranked && ranked.hasStaticShape() && !denseBytes(toDType(ranked.getElementType()), ranked.getShape()))
+      return t;
+  return nullptr;
+}
+
 static LogicalResult bindArguments(func::FuncOp func, ArrayRef<SmallVector<int64_t>> shapes) {
   if (shapes.size() != func.getNumArguments())
     return func.emitError() << "expected " << func.getNumArguments() << " shapes, one an input, got " << shapes.size();
@@ -49,6 +58,9 @@ static LogicalResult bindArguments(func::FuncOp func, ArrayRef<SmallVector<int64
     for (int64_t d : shape)
       if (d < 0)
         return func.emitError() << "input " << i << ": expected dimensions of at least 0, got " << dimsText(shape);
+    if (tooLarge(type.clone(shape)))
+      return func.emitError() << "input " << i << ": " << dimsText(shape)
+                              << " is too large, a tensor may have 2^48 elements";
     func.getArgument(i).setType(type.clone(shape)); // a dim that the model fixes is overridden, too
   }
   return success();
@@ -67,6 +79,8 @@ LogicalResult mrcc::specialize(func::FuncOp func, ArrayRef<SmallVector<int64_t>>
     if (hasUnknownDim(&op))
       return shapeError(&op) << "the size of the result " << op.getResult(0).getType()
                              << " depends on data and cannot be known when compiling";
+    if (Type type = tooLarge(op.getResultTypes()))
+      return shapeError(&op) << "the result " << type << " is too large, a tensor may have 2^48 elements";
     if (folder.tryFold(&op))
       continue;
     watcher.made.clear();

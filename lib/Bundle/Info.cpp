@@ -1,15 +1,18 @@
 // What is in a bundle: from index and programs to BundleInfo, and from BundleInfo to JSON and back.
-#include "Index.h"
+#include "Inspect.h"
 #include "Layout.h"
 #include "mrcc/Bundle/Hash.h"
+#include "mrcc/IR/Mrc.h"
 #include <nlohmann/json.hpp>
 #include <set>
 
 using namespace mrcc;
 using Json = nlohmann::ordered_json;
 
-BundleInfo mrcc::describeIndex(const std::string &bytes, std::vector<Program> programs) {
-  const runtime::Index index(bytes, "index");
+llvm::Expected<BundleInfo> mrcc::describeIndex(const std::string &bytes, std::vector<Program> programs) {
+  runtime::Index index;
+  if (std::string why = runtime::openIndex(bytes, "index", index); !why.empty())
+    return bundleError(why);
   BundleInfo info;
   info.version = index.header().formatVersion;
   info.producer = std::string(index.producer());
@@ -94,18 +97,6 @@ void mrcc::account(BundleInfo &info) {
 
 // ---- JSON ----
 
-static constexpr llvm::StringLiteral typeNames[] = {
-    "none", "f32", "f64", "f16",  "bf16",     "i8",         "i16",    "i32",        "i64", "u8",
-    "u16",  "u32", "u64", "bool", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "i4",  "u4"};
-
-static std::string nameOf(DType type) {
-  return size_t(type) < std::size(typeNames) ? typeNames[size_t(type)].str() : "?";
-}
-static DType typeOf(llvm::StringRef name) {
-  const auto *it = llvm::find(typeNames, name);
-  return it == std::end(typeNames) ? DType::none : DType(it - std::begin(typeNames));
-}
-
 static Json toJson(const std::vector<BundleModel::Tensor> &tensors) {
   Json list = Json::array();
   for (const BundleModel::Tensor &t : tensors) {
@@ -117,7 +108,7 @@ static Json toJson(const std::vector<BundleModel::Tensor> &tensors) {
       else
         dims.push_back(number);
     }
-    list.push_back({{"name", t.name}, {"dtype", nameOf(t.type)}, {"dims", dims}});
+    list.push_back({{"name", t.name}, {"dtype", mrcc::toString(t.type).str()}, {"dims", dims}});
   }
   return list;
 }
@@ -125,7 +116,7 @@ static Json toJson(const std::vector<BundleModel::Tensor> &tensors) {
 static Json toJson(const std::vector<TensorInfo> &tensors) {
   Json list = Json::array();
   for (const TensorInfo &t : tensors)
-    list.push_back({{"name", t.name}, {"dtype", nameOf(t.type)}, {"dims", t.dims}});
+    list.push_back({{"name", t.name}, {"dtype", mrcc::toString(t.type).str()}, {"dims", t.dims}});
   return list;
 }
 
@@ -229,7 +220,7 @@ static std::vector<BundleModel::Tensor> readTensors(const Json &tensors) {
   for (const Json &t : tensors) {
     BundleModel::Tensor &tensor = result.emplace_back();
     tensor.name = text(t, "name");
-    tensor.type = typeOf(text(t, "dtype"));
+    tensor.type = parseDType(text(t, "dtype")).value_or(DType::none);
     for (const Json &d : list(t, "dims"))
       tensor.dims.push_back(d.is_string() ? d.get<std::string>() : d.dump());
   }

@@ -127,7 +127,8 @@ public:
       return std::move(e);
     if (llvm::Error e = finishPrograms())
       return std::move(e);
-    writeIndex();
+    if (llvm::Error e = writeIndex())
+      return std::move(e);
     return std::move(result);
   }
 
@@ -343,7 +344,7 @@ private:
     return first;
   }
 
-  void writeIndex() {
+  llvm::Error writeIndex() {
     std::vector<Program> programs;
     for (const Draft &draft : drafts) {
       const Program &p = draft.program;
@@ -363,7 +364,10 @@ private:
       programs.push_back(p);
     }
     // The numbers of variants and then the manifest come from the same description that `dump` prints.
-    BundleInfo info = describeIndex(assemble({}), std::move(programs));
+    auto described = describeIndex(assemble({}), std::move(programs));
+    if (!described)
+      return described.takeError();
+    BundleInfo info = std::move(*described);
     for (size_t i = 0; i < variants.size(); ++i) {
       const BundleInfo::Variant &from = info.variants[i];
       VariantRecord &v = variants[i];
@@ -382,8 +386,12 @@ private:
     llvm::sort(info.folded, [](const BundleFold &a, const BundleFold &b) {
       return std::tie(a.stage, a.node, a.ops, a.bytesBefore) < std::tie(b.stage, b.node, b.ops, b.bytesBefore);
     });
-    result.manifest = llvm::cantFail(toJson(info));
+    auto manifest = toJson(info);
+    if (!manifest)
+      return manifest.takeError();
+    result.manifest = std::move(*manifest);
     result.index = assemble(result.manifest);
+    return llvm::Error::success();
   }
 
   /// The index's bytes with the hash of this manifest.

@@ -42,8 +42,9 @@ struct BundleLayout {
 /// Everything sorted, each constant and kernel once, all references resolved.
 llvm::Expected<BundleLayout> layOut(const BundleContents &contents);
 
-/// The facts that index and programs hold, in BundleInfo's form, without the report (model, flags, folds).
-BundleInfo describeIndex(const std::string &index, std::vector<Program> programs);
+/// The facts that index and programs hold, in BundleInfo's form, without the report (model, flags, folds). Fails where
+/// the runtime would refuse the index.
+llvm::Expected<BundleInfo> describeIndex(const std::string &index, std::vector<Program> programs);
 
 /// Sums of what variants use: fills the numbers of variants, constants, kernels and targets from their tables.
 void account(BundleInfo &info);

@@ -3,6 +3,7 @@
 #include "Layout.h"
 #include "mrcc/Bundle/Hash.h"
 #include "mrcc/Support/Sha256.h"
+#include "llvm/ADT/StringExtras.h"
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -16,7 +17,7 @@ static llvm::Expected<runtime::Inspection> open(StringRef path) {
   return opened;
 }
 
-static BundleInfo describe(runtime::Inspection &opened) {
+static llvm::Expected<BundleInfo> describe(runtime::Inspection &opened) {
   return describeIndex(std::string(opened.storage->indexBytes()), std::move(opened.programs));
 }
 
@@ -24,8 +25,10 @@ llvm::Expected<BundleInfo> mrcc::readBundle(StringRef path) {
   auto opened = open(path);
   if (!opened)
     return opened.takeError();
-  BundleInfo info = describe(*opened);
-  if (!readReport(opened->storage->manifest(), info))
+  auto info = describe(*opened);
+  if (!info)
+    return info.takeError();
+  if (!readReport(opened->storage->manifest(), *info))
     return bundleError(opened->storage->manifestName() + ": missing or changed");
   return info;
 }
@@ -74,24 +77,33 @@ llvm::Expected<std::vector<std::string>> mrcc::verifyBundle(StringRef path) {
   return runtime::verify(*opened.storage);
 }
 
-llvm::Expected<std::string> mrcc::readConstant(StringRef path, const Hash128 &hash) {
-  auto opened = open(path);
+BundleReader::BundleReader(std::shared_ptr<const runtime::Storage> storage) : storage(std::move(storage)) {}
+BundleReader::BundleReader(BundleReader &&) noexcept = default;
+BundleReader::~BundleReader() = default;
+
+llvm::Expected<BundleReader> BundleReader::open(StringRef path) {
+  auto opened = ::open(path);
   if (!opened)
     return opened.takeError();
-  const runtime::Index &index = opened->storage->index();
-  for (const ConstantRecord &c : index.constants())
-    if (c.hash == hash)
-      return std::string(opened->storage->file(c.file).bytes.substr(c.offset, c.bytes));
-  return bundleError(path + ": no constant " + toHex(hash));
+  return BundleReader(std::move(opened->storage));
 }
 
-llvm::Expected<std::string> mrcc::readImage(StringRef path, StringRef target) {
-  auto opened = open(path);
-  if (!opened)
-    return opened.takeError();
-  const runtime::Index &index = opened->storage->index();
+llvm::Expected<llvm::ArrayRef<uint8_t>> BundleReader::read(uint32_t file, uint64_t offset, uint64_t bytes) const {
+  if (std::string why = runtime::checkRange(*storage, file, offset, bytes); !why.empty())
+    return bundleError(why);
+  return llvm::arrayRefFromStringRef(storage->file(file).bytes).slice(offset, bytes);
+}
+
+llvm::Expected<llvm::ArrayRef<uint8_t>> BundleReader::constant(const ConstantRef &ref) const {
+  if (const ConstantRecord *c = storage->index().find(ref))
+    return read(c->file, c->offset, c->bytes);
+  return bundleError(storage->bundleName() + ": no constant " + toHex(ref.hash));
+}
+
+llvm::Expected<llvm::ArrayRef<uint8_t>> BundleReader::image(StringRef target) const {
+  const runtime::Index &index = storage->index();
   for (const KernelRecord &k : index.kernels())
     if (StringRef(index.text(index.targets()[k.target].name)) == target)
-      return std::string(opened->storage->file(k.file).bytes);
-  return bundleError(path + ": no code for " + target);
+      return read(k.file, 0, storage->file(k.file).bytes.size());
+  return bundleError(storage->bundleName() + ": no code for " + target);
 }

@@ -26,7 +26,8 @@ static llvm::Error systemError(const Twine &what) {
 
 llvm::Expected<BundleLock> BundleLock::acquire(StringRef path) {
   const std::string name = path.str();
-  if (mkdir(name.c_str(), 0777) != 0 && errno != EEXIST)
+  const bool made = mkdir(name.c_str(), 0777) == 0;
+  if (!made && errno != EEXIST)
     return systemError(name + ": cannot make the folder");
   int folder = open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) {
@@ -34,7 +35,7 @@ llvm::Expected<BundleLock> BundleLock::acquire(StringRef path) {
       return bundleError(name + ": exists and is not a folder", true);
     return systemError(name + ": cannot open the folder");
   }
-  BundleLock lock(folder);
+  BundleLock lock(folder, made);
   while (flock(folder, LOCK_EX) != 0)
     if (errno != EINTR) {
       if (errno == ENOLCK || errno == EOPNOTSUPP || errno == EINVAL)
@@ -60,6 +61,10 @@ std::vector<std::string> listFolder(int parent, const char *name) {
   if (fd < 0)
     return names;
   DIR *folder = fdopendir(fd);
+  if (!folder) {
+    close(fd);
+    return names;
+  }
   while (dirent *entry = readdir(folder))
     if (StringRef(entry->d_name) != "." && StringRef(entry->d_name) != "..")
       names.push_back(entry->d_name);
@@ -75,21 +80,33 @@ bool isOurs(StringRef name) {
          (base.starts_with("variants/") && base.ends_with(".mrcv"));
 }
 
+/// See foreignContent.
+std::string foreignIn(int folder) {
+  if (faccessat(folder, "index", F_OK, 0) == 0)
+    return "";
+  for (std::string &name : listFolder(folder, "."))
+    if (!isOurs(name))
+      return std::move(name);
+  return "";
+}
+
 class Writer {
 public:
   Writer(int folder, StringRef path) : folder(folder), path(path.str()) {}
 
   llvm::Error write(const BundleLayout &layout) {
-    for (const std::string &name : listFolder(folder, "."))
-      if (!isOurs(name))
-        if (faccessat(folder, "index", F_OK, 0) != 0)
-          return bundleError(path + ": exists and is not a bundle (it holds " + name + ")", true);
-    if (mkdirat(folder, "variants", 0777) != 0 && errno != EEXIST)
+    if (const std::string name = foreignIn(folder); !name.empty())
+      return bundleError(path + ": exists and is not a bundle (it holds " + name + ")", true);
+    const bool madeVariants = mkdirat(folder, "variants", 0777) == 0;
+    if (!madeVariants && errno != EEXIST)
       return systemError(path + "/variants: cannot make the folder");
     llvm::Error result = writeAll(layout);
-    if (result)
+    if (result) {
       for (const std::string &name : made) // the old index, if there is one, does not know them
         unlinkat(folder, name.c_str(), 0);
+      if (madeVariants)
+        unlinkat(folder, "variants", AT_REMOVEDIR);
+    }
     return result;
   }
 
@@ -238,11 +255,18 @@ llvm::Error mrcc::writeBundle(StringRef path, const BundleContents &contents) {
   if (!lock)
     return lock.takeError();
   llvm::Error result = Writer(lock->folder, path).write(*layout);
-  if (result) { // leave nothing where nothing was
-    unlinkat(lock->folder, "variants", AT_REMOVEDIR);
+  if (result && lock->made) // leave nothing where nothing was
     rmdir(path.str().c_str());
-  }
   return result;
+}
+
+std::string mrcc::foreignContent(StringRef path) {
+  int folder = open(path.str().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0)
+    return "";
+  std::string name = foreignIn(folder);
+  close(folder);
+  return name;
 }
 
 llvm::Expected<std::string> mrcc::packBundle(const BundleContents &contents) {

@@ -1,5 +1,5 @@
 #include "mrcc/Driver/Shrink.h"
-#include "mrcc/Codegen/Codegen.h"
+#include "mrcc/Driver/Program.h"
 #include "llvm/ADT/StringExtras.h"
 #include <set>
 
@@ -11,18 +11,18 @@ namespace {
 
 class Shrinker {
 public:
-  Shrinker(llvm::StringRef path, const BundleInfo &info) : path(path.str()), info(info) {}
+  Shrinker(BundleReader reader, const BundleInfo &info) : info(info) {
+    result.reader = std::make_unique<BundleReader>(std::move(reader));
+  }
   Error variant(const BundleInfo::Variant &v);
   Error targets(unsigned jobs);
   ShrunkBundle result;
 
 private:
   Expected<BundleConstant> constant(const ConstantRef &ref);
-  std::string path;
   const BundleInfo &info;
   std::map<std::string, uint32_t> targetNumbers;
   std::map<std::string, std::set<std::string>> kernels; // keys, by target
-  std::map<Hash128, llvm::StringRef> read;
 };
 
 } // namespace
@@ -31,22 +31,15 @@ Expected<BundleConstant> Shrinker::constant(const ConstantRef &ref) {
   BundleConstant out;
   if (!ref.splat.empty()) {
     out.splat = true;
-    llvm::StringRef value(reinterpret_cast<const char *>(ref.splat.data()), ref.splat.size());
-    llvm::StringRef kept = *result.bytes.emplace_back(std::make_unique<std::string>(value));
-    out.bytes = llvm::arrayRefFromStringRef(kept);
+    out.bytes = ref.splat; // of `info`
     return out;
   }
-  auto [it, fresh] = read.try_emplace(ref.hash);
-  if (fresh) {
-    auto bytes = readConstant(path, ref.hash);
-    if (!bytes)
-      return bytes.takeError();
-    it->second = *result.bytes.emplace_back(std::make_unique<std::string>(std::move(*bytes)));
-  }
-  out.bytes = llvm::arrayRefFromStringRef(it->second);
-  for (const BundleInfo::Constant &c : info.constants)
-    if (c.hash == ref.hash && c.ordinal == ref.ordinal)
-      out.shared = c.shared;
+  auto bytes = result.reader->constant(ref);
+  if (!bytes)
+    return bytes.takeError();
+  out.bytes = *bytes;
+  auto isIt = [&](const BundleInfo::Constant &c) { return c.hash == ref.hash && c.ordinal == ref.ordinal; };
+  out.shared = llvm::find_if(info.constants, isIt)->shared; // the index has it, or reading would have failed
   return out;
 }
 
@@ -90,20 +83,17 @@ Error Shrinker::targets(unsigned jobs) {
     auto image = compileKernels(std::move(list), *known, jobs);
     if (!image)
       return image.takeError();
-    BundleTarget &target = result.contents.targets[number];
-    target.name = known->name;
-    target.features = known->features;
-    target.machine = llvm::StringRef(known->triple).starts_with("aarch64") ? 183 : 62;
-    target.image = std::move(image->bytes);
-    for (auto &entry : image->kernels)
-      target.kernels.push_back({entry.kernel.key(), entry.kernel.name(), entry.offset, entry.bytes});
+    result.contents.targets[number] = bundleTarget(*known, std::move(*image));
   }
   return Error::success();
 }
 
 Expected<ShrunkBundle> mrcc::shrinkBundle(llvm::StringRef path, const BundleInfo &info,
                                           llvm::function_ref<bool(const BundleInfo::Variant &)> keep, unsigned jobs) {
-  Shrinker shrinker(path, info);
+  auto reader = BundleReader::open(path);
+  if (!reader)
+    return reader.takeError();
+  Shrinker shrinker(std::move(*reader), info);
   BundleContents &contents = shrinker.result.contents;
   contents.model = info.model;
   contents.producer = info.producer;

@@ -17,16 +17,6 @@ using llvm::Twine;
 
 static constexpr StringRef magic("\x93NUMPY", 6);
 
-std::optional<uint64_t> mrcc::denseBytes(DType type, ArrayRef<int64_t> dims) {
-  uint64_t bits = bitWidth(type), nonZero = bits;
-  for (int64_t d : dims) { // a later 0 must not hide an overflow
-    if (d < 0 || (d && __builtin_mul_overflow(nonZero, uint64_t(d), &nonZero)))
-      return std::nullopt;
-    bits *= uint64_t(d);
-  }
-  return nonZero > uint64_t(1) << 56 ? std::nullopt : std::optional(bits / 8 + (bits % 8 != 0));
-}
-
 /// NumPy's letter and item size for a type.
 static std::string npyItem(DType type) {
   switch (type) {

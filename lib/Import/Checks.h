@@ -11,7 +11,4 @@ llvm::Error importError(ImportError::Kind kind, const llvm::Twine &message);
 /// Most dimensions of a tensor; nothing real comes near.
 constexpr int maxRank = 64;
 
-/// Bytes of a dense tensor, or nothing on overflow or a negative dimension. Dimensions of 0 are fine.
-std::optional<uint64_t> denseBytes(DType type, llvm::ArrayRef<int64_t> dims);
-
 } // namespace mrcc::onnx

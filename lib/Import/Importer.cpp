@@ -97,7 +97,7 @@ Expected<Type> Importer::argumentType(const onnx::ValueInfo &input) {
     return bad("input '" + input.name + "' has " + Twine(dims.size()) + " dimensions");
   SmallVector<int64_t> known(dims);
   std::replace(known.begin(), known.end(), ShapedType::kDynamic, int64_t(1));
-  if (!onnx::denseBytes(input.type, known))
+  if (!denseBytes(input.type, known))
     return bad("input '" + input.name + "' of " + dimsText(dims) + " is too large");
   return RankedTensorType::get(dims, toType(&context, input.type));
 }
@@ -109,7 +109,7 @@ Error Importer::bindInput(const onnx::ValueInfo &input, const TensorData &data, 
   bool fits = !input.ranked || input.dims.size() == data.dims.size();
   for (auto [want, got] : llvm::zip(input.dims, data.dims))
     fits &= ShapedType::isDynamic(want) || want == got;
-  auto bytes = onnx::denseBytes(data.type, data.dims);
+  auto bytes = denseBytes(data.type, data.dims);
   if (!fits || bytes != data.bytes.size())
     return bad("input '" + input.name + "' has dims " + dimsText(input.dims) + ", the value given for it " +
                dimsText(data.dims) + " in " + Twine(data.bytes.size()) + " bytes");

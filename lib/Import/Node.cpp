@@ -135,7 +135,7 @@ void NodeContext::infer(Operation *op) {
     SmallVector<int64_t> known;
     for (int64_t d : tensor.getShape())
       known.push_back(ShapedType::isDynamic(d) ? 1 : d);
-    if (known.size() > onnx::maxRank || !onnx::denseBytes(mrcc::toDType(tensor.getElementType()), known))
+    if (known.size() > onnx::maxRank || !denseBytes(mrcc::toDType(tensor.getElementType()), known))
       return invalid("its result of " + dimsText(tensor.getShape()) + " is too large");
   }
 }

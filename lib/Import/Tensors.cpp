@@ -68,16 +68,6 @@ std::string mrcc::onnx::typeName(int32_t type) {
   return "type " + std::to_string(type);
 }
 
-std::optional<uint64_t> mrcc::onnx::denseBytes(DType type, llvm::ArrayRef<int64_t> dims) {
-  uint64_t bits = bitWidth(type), nonZero = bits;
-  for (int64_t d : dims) { // a later 0 must not hide an overflow, nor the other way round
-    if (d < 0 || (d && __builtin_mul_overflow(nonZero, uint64_t(d), &nonZero)))
-      return std::nullopt;
-    bits *= uint64_t(d);
-  }
-  return nonZero > uint64_t(1) << 56 ? std::nullopt : std::optional(bits / 8 + (bits % 8 != 0));
-}
-
 //===-- external data ---------------------------------------------------------------------------------------------===//
 
 /// A location is relative, without `..`: a model must not read what lies outside its folder.

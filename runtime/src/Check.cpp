@@ -80,10 +80,10 @@ private:
     case Space::input:
       require(!written, "writes an input");
       require(v.index < program.inputs.size(), "an input that does not exist");
-      return std::max<int64_t>(0, denseBytes(program.inputs[v.index].type, program.inputs[v.index].dims));
+      return denseBytes(program.inputs[v.index].type, program.inputs[v.index].dims).value_or(0);
     case Space::output:
       require(v.index < program.outputs.size(), "an output that does not exist");
-      return std::max<int64_t>(0, denseBytes(program.outputs[v.index].type, program.outputs[v.index].dims));
+      return denseBytes(program.outputs[v.index].type, program.outputs[v.index].dims).value_or(0);
     case Space::constant: {
       require(!written, "writes a constant");
       require(v.index < program.constants.size(), "a constant that does not exist");
@@ -116,8 +116,8 @@ private:
     require(v.dims.size() <= 64, "a view of too many dims");
     for (size_t i = 0; i < v.dims.size(); ++i) {
       const int64_t dim = v.dims[i], stride = v.strides[i];
-      constexpr int64_t limit = int64_t(1) << 48;
-      require(dim >= 0 && dim <= limit && stride >= -limit && stride <= limit, "a view of impossible extent");
+      require(dim >= 0 && dim <= maxElements && stride >= -maxElements && stride <= maxElements,
+              "a view of impossible extent");
       empty |= dim == 0;
       const __int128 reach = __int128(dim - 1) * stride;
       (reach < 0 ? low : high) += reach;

@@ -18,25 +18,6 @@ IndexVersion runtime::readVersion(std::string_view bytes) {
   return {true, header.formatVersion, producerOf(header.producer)};
 }
 
-int64_t runtime::denseBytes(DType type, std::span<const int64_t> dims) {
-  constexpr int64_t limit = int64_t(1) << 48;
-  const unsigned bits = bitWidth(type);
-  if (bits == 0)
-    return -1;
-  int64_t elements = 1;
-  bool empty = false;
-  for (int64_t d : dims) {
-    if (d < 0 || d > limit)
-      return -1;
-    empty |= d == 0;
-    if (!empty && __builtin_mul_overflow(elements, d, &elements))
-      return -1;
-    if (!empty && elements > limit)
-      return -1;
-  }
-  return empty ? 0 : (elements * bits + 7) / 8;
-}
-
 std::string_view Index::producer() const {
   return {header().producer, strnlen(header().producer, sizeof header().producer)};
 }
@@ -138,7 +119,8 @@ private:
       require(uint64_t(t.firstDim) + t.rank <= index.dims().size(), "dims lie outside their section");
       require(t.type <= uint32_t(DType::u4), "an unknown element type");
       DType type = DType(t.type);
-      require(type == DType::none || denseBytes(type, index.dims().subspan(t.firstDim, t.rank)) >= 0,
+      require(type == DType::none ||
+                  (bitWidth(type) != 0 && denseBytes(type, index.dims().subspan(t.firstDim, t.rank))),
               "a tensor of impossible size");
     }
   }
@@ -158,8 +140,8 @@ private:
         sameName(v.firstInput + i, first.firstInput + i);
       for (uint32_t i = 0; i < v.numOutputs; ++i)
         sameName(v.firstOutput + i, first.firstOutput + i);
-      constexpr uint64_t limit = uint64_t(1) << 46;
-      require(v.arenaBytes <= limit && v.scratchBytes <= limit, "working memory of impossible size");
+      require(v.arenaBytes <= maxWorkingBytes && v.scratchBytes <= maxWorkingBytes,
+              "working memory of impossible size");
     }
   }
   void sameName(uint32_t a, uint32_t b) {

@@ -47,7 +47,4 @@ struct IndexVersion {
 };
 IndexVersion readVersion(std::string_view bytes);
 
-/// Bytes of a dense tensor, or -1 where that is no sensible number (a negative dim, an unknown type, over 2^48).
-int64_t denseBytes(DType type, std::span<const int64_t> dims);
-
 } // namespace mrcc::runtime

@@ -27,6 +27,25 @@ Inspection runtime::inspect(const std::string &path) noexcept {
   return result;
 }
 
+std::string runtime::openIndex(std::string_view bytes, const std::string &name, Index &index) noexcept {
+  try {
+    index = Index(bytes, name);
+    return "";
+  } catch (Failure &failure) {
+    return std::move(failure.message);
+  }
+}
+
+std::string runtime::checkRange(const Storage &storage, uint32_t file, uint64_t offset, uint64_t bytes) noexcept {
+  try {
+    for (uint64_t block = offset / blockBytes; bytes && block <= (offset + bytes - 1) / blockBytes; ++block)
+      storage.verifyBlock(file, block);
+    return "";
+  } catch (Failure &failure) {
+    return std::move(failure.message);
+  }
+}
+
 std::vector<std::string> runtime::verify(const Storage &storage) {
   std::vector<std::string> problems;
   auto attempt = [&](auto check) {

@@ -15,8 +15,8 @@ Model::Model(Storage opened, Options given)
   auto tensors = [&](uint32_t first, uint32_t count, std::vector<mrcc_tensor_info> &infos) {
     for (const TensorRecord &t : records.tensors().subspan(first, count)) {
       auto dims = records.dims().subspan(t.firstDim, t.rank);
-      int64_t bytes = DType(t.type) == DType::none ? 0 : denseBytes(DType(t.type), dims);
-      infos.push_back({records.text(t.name).data(), mrcc_dtype(t.type), t.rank, dims.data(), size_t(bytes)});
+      infos.push_back({records.text(t.name).data(), mrcc_dtype(t.type), t.rank, dims.data(),
+                       size_t(denseBytes(DType(t.type), dims).value_or(0))});
     }
   };
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -149,11 +149,13 @@ uint64_t Model::workspaceBytes(uint32_t variant, uint32_t threads) const {
 
 void Model::memory(uint32_t threads, mrcc_memory_info &info) const {
   info.constant_bytes = info.code_bytes = info.arena_bytes = info.scratch_bytes = info.workspace_bytes = 0;
-  for (const FileRecord &file : index().files())
+  for (size_t i = 0; i < index().files().size(); ++i) {
+    const FileRecord &file = index().files()[i];
     if (file.kind == FileKind::code)
-      info.code_bytes += file.bytes;
+      info.code_bytes += images[i].empty() ? 0 : file.bytes; // code of other CPUs is not mapped
     else if (file.kind != FileKind::program)
       info.constant_bytes += file.bytes;
+  }
   for (uint32_t v : preference) {
     const VariantRecord &record = index().variants()[v];
     info.arena_bytes = std::max(info.arena_bytes, record.arenaBytes);

@@ -76,7 +76,7 @@ TEST_CASE("types that NumPy lacks") {
 TEST_CASE("every type through a file") {
   for (unsigned t = 1; t <= unsigned(DType::u4); ++t) {
     DType type = DType(t);
-    std::string data(*denseBytes(type, {2, 4}), '\1');
+    std::string data(*denseBytes(type, std::vector<int64_t>{2, 4}), '\1');
     std::string file = toNpy(type, {2, 4}, bytesOf(data));
     auto read = readNpy(bytesOf(file), type, "f.npy", "x");
     REQUIRE(bool(read));

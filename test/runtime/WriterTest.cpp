@@ -137,6 +137,12 @@ TEST_CASE("equal bytes merge, different bytes stay apart, also when all hashes a
     for (size_t i = 3; i < 8; ++i)
       for (size_t j = i + 1; j < 9; ++j)
         CHECK(program.steps[i].views[2].index != program.steps[j].views[2].index);
+    auto reader = llvm::cantFail(BundleReader::open(path)); // and so does who reads them one by one
+    for (size_t i = 0; i < constants.size(); ++i) {
+      const uint32_t index = program.steps[3 + i].views[2].index;
+      CHECK(llvm::cantFail(reader.constant(program.constants[index])) == llvm::ArrayRef(constants[i]));
+    }
+    CHECK(llvm::toString(reader.constant({{1, 2}, 0, 4, {}}).takeError()) == path + ": no constant " + toHex({1, 2}));
   }
 }
 

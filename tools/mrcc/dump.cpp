@@ -150,10 +150,13 @@ int printAsm(const BundleInfo &info, const DumpArguments &arguments, Console &co
     if (k.name != arguments.kernel)
       continue;
     found = true;
-    auto image = readImage(arguments.bundle, k.target);
+    auto reader = BundleReader::open(arguments.bundle);
+    if (!reader)
+      return console.fail(reader.takeError(), rejected);
+    auto image = reader->image(k.target);
     if (!image)
       return console.fail(image.takeError(), rejected);
-    auto text = disassemble(*image, k.offset, k.bytes, k.target);
+    auto text = disassemble(llvm::toStringRef(*image), k.offset, k.bytes, k.target);
     if (!text)
       return console.fail(text.takeError(), unsupported);
     fmt::print("{} {}: {} bytes\n{}\n{}", k.name, k.target, k.bytes, k.key, *text);

@@ -5,10 +5,15 @@
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace mrcc {
+
+namespace runtime {
+class Storage;
+}
 
 /// What every function here fails with: whether the system failed (disk, memory: exit code 5) or what was read is no
 /// good bundle (3).
@@ -93,6 +98,10 @@ struct BundleContents {
 /// Two writers wait for each other. Any order of variants, targets, kernels, constants and folds gives the same bytes.
 llvm::Error writeBundle(llvm::StringRef path, const BundleContents &contents);
 
+/// What keeps a bundle from being written into an existing folder: the name of something in it that is not a bundle's,
+/// where no bundle is. Empty if nothing does.
+std::string foreignContent(llvm::StringRef path);
+
 /// The same bundle as one piece of memory, which mrcc_model_open_memory of the runtime takes.
 llvm::Expected<std::string> packBundle(const BundleContents &contents);
 
@@ -101,15 +110,16 @@ llvm::Expected<std::string> packBundle(const BundleContents &contents);
 class BundleLock {
 public:
   static llvm::Expected<BundleLock> acquire(llvm::StringRef path);
-  BundleLock(BundleLock &&other) noexcept : folder(other.folder) { other.folder = -1; }
+  BundleLock(BundleLock &&other) noexcept : folder(other.folder), made(other.made) { other.folder = -1; }
   BundleLock &operator=(BundleLock &&) = delete;
   ~BundleLock();
 
 private:
   friend llvm::Error writeBundle(const BundleLock &, llvm::StringRef, const BundleContents &);
   friend llvm::Error writeBundle(llvm::StringRef, const BundleContents &);
-  explicit BundleLock(int folder) : folder(folder) {}
+  BundleLock(int folder, bool made) : folder(folder), made(made) {}
   int folder = -1;
+  bool made; // the folder, by acquire
 };
 llvm::Error writeBundle(const BundleLock &lock, llvm::StringRef path, const BundleContents &contents);
 
@@ -184,8 +194,21 @@ llvm::Expected<std::vector<std::string>> verifyBundle(llvm::StringRef path);
 /// What differs, a line each; none for equal bundles.
 std::vector<std::string> diffBundles(const BundleInfo &before, const BundleInfo &after);
 
-/// The bytes of a constant or of a target's code image, for `dump --constants` and `--asm`.
-llvm::Expected<std::string> readConstant(llvm::StringRef path, const Hash128 &hash);
-llvm::Expected<std::string> readImage(llvm::StringRef path, llvm::StringRef target);
+/// The bytes of constants and code images, for `remove` and `dump --asm`, each checked against the index's hashes when
+/// it is read. What it hands out stays mapped as long as the reader lives, also when the bundle is replaced meanwhile.
+class BundleReader {
+public:
+  static llvm::Expected<BundleReader> open(llvm::StringRef path);
+  BundleReader(BundleReader &&) noexcept;
+  ~BundleReader();
+  /// Of a file, not of a repeated value.
+  llvm::Expected<llvm::ArrayRef<uint8_t>> constant(const ConstantRef &ref) const;
+  llvm::Expected<llvm::ArrayRef<uint8_t>> image(llvm::StringRef target) const;
+
+private:
+  explicit BundleReader(std::shared_ptr<const runtime::Storage> storage);
+  llvm::Expected<llvm::ArrayRef<uint8_t>> read(uint32_t file, uint64_t offset, uint64_t bytes) const;
+  std::shared_ptr<const runtime::Storage> storage;
+};
 
 } // namespace mrcc

@@ -9,6 +9,8 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -84,6 +86,24 @@ constexpr unsigned bitWidth(DType type) {
     break;
   }
   return 0;
+}
+
+/// The largest tensor, and the largest arena or scratch memory: what is beyond is damage, and no compile makes it.
+constexpr int64_t maxElements = int64_t(1) << 48;
+constexpr int64_t maxWorkingBytes = int64_t(1) << 46;
+
+/// Bytes of a dense tensor; nothing where it cannot be one: a negative dim, or dims beside those of 0 whose product is
+/// over `maxElements`. Types without a width have elements of no bytes.
+constexpr std::optional<uint64_t> denseBytes(DType type, std::span<const int64_t> dims) {
+  int64_t elements = 1;
+  bool empty = false;
+  for (int64_t d : dims) {
+    empty |= d == 0;
+    if (d < 0 || d > maxElements / elements) // a 0 must not hide an overflow
+      return std::nullopt;
+    elements *= d == 0 ? 1 : d;
+  }
+  return empty ? 0 : (uint64_t(elements) * bitWidth(type) + 7) / 8;
 }
 
 /// Where a view's bytes lie.

@@ -20,9 +20,6 @@ llvm::Expected<TensorData> readNpy(llvm::ArrayRef<uint8_t> bytes, DType wanted, 
 std::string toNpy(DType type, llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<uint8_t> data);
 llvm::Error writeNpy(const std::string &path, DType type, llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<uint8_t> data);
 
-/// Bytes of a dense tensor; nothing on overflow or a negative dimension.
-std::optional<uint64_t> denseBytes(DType type, llvm::ArrayRef<int64_t> dims);
-
 /// Elements as doubles, for comparisons: any type.
 std::vector<double> toDoubles(DType type, llvm::ArrayRef<uint8_t> bytes, size_t count);
 
