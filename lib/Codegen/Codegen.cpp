@@ -2,11 +2,14 @@
 // not depend on the number of threads or on the order asked for.
 #include "mrcc/Codegen/Codegen.h"
 #include "Compiler.h"
+#include "llvm/Support/Threading.h"
 #include <atomic>
 #include <mutex>
 #include <thread>
 
 namespace mrcc {
+
+unsigned numThreads(unsigned jobs) { return jobs ? jobs : llvm::hardware_concurrency().compute_thread_count(); }
 
 llvm::Expected<CodeImage> compileKernels(std::vector<KernelDescription> kernels, const Target &target, unsigned jobs,
                                          std::function<void(size_t, size_t)> progress) {
@@ -25,6 +28,7 @@ llvm::Expected<CodeImage> compileKernels(std::vector<KernelDescription> kernels,
 
   std::vector<Object> objects(count);
   std::vector<std::string> errors(count);
+  std::vector<std::error_code> kinds(count);
   std::atomic<size_t> next = 0;
   size_t done = 0;
   std::mutex mutex;
@@ -34,7 +38,10 @@ llvm::Expected<CodeImage> compileKernels(std::vector<KernelDescription> kernels,
       if (auto object = compiler.compile(image.kernels[i].kernel))
         objects[i] = std::move(*object);
       else
-        errors[i] = llvm::toString(object.takeError());
+        llvm::handleAllErrors(object.takeError(), [&](const llvm::ErrorInfoBase &e) {
+          errors[i] = e.message();
+          kinds[i] = e.convertToErrorCode();
+        });
       std::lock_guard lock(mutex);
       ++done;
       if (progress)
@@ -42,14 +49,14 @@ llvm::Expected<CodeImage> compileKernels(std::vector<KernelDescription> kernels,
     }
   };
   std::vector<std::thread> threads;
-  for (unsigned i = 1; i < std::min<size_t>(jobs, count); ++i)
+  for (unsigned i = 1; i < std::min<size_t>(numThreads(jobs), count); ++i)
     threads.emplace_back(work);
   work();
   for (std::thread &thread : threads)
     thread.join();
-  for (const std::string &error : errors)
-    if (!error.empty())
-      return fail(error);
+  for (size_t i = 0; i < count; ++i)
+    if (!errors[i].empty())
+      return llvm::createStringError(kinds[i], errors[i]);
 
   std::vector<uint64_t> offsets;
   auto bytes = linkImage(objects, target, offsets);
@@ -61,24 +68,6 @@ llvm::Expected<CodeImage> compileKernels(std::vector<KernelDescription> kernels,
     image.kernels[i].bytes = objects[i].codeBytes;
   }
   return image;
-}
-
-llvm::Expected<std::string> compileKernel(const KernelDescription &kernel, const Target &target) {
-  auto object = Compiler(target).compile(kernel);
-  if (!object)
-    return object.takeError();
-  return std::move(object->bytes);
-}
-
-llvm::Expected<std::string> printKernel(const KernelDescription &kernel, const Target &target) {
-  Compiler compiler(target);
-  auto module = compiler.emit(kernel);
-  if (!module)
-    return module.takeError();
-  std::string text;
-  llvm::raw_string_ostream out(text);
-  (*module)->print(out);
-  return text;
 }
 
 } // namespace mrcc

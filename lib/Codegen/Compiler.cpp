@@ -98,7 +98,7 @@ llvm::Expected<OwningOpRef<ModuleOp>> Compiler::emit(const KernelDescription &ke
     params = it->second;
   KernelBuilder builder(context, target, kernel.types, params);
   if (llvm::Error error = family->emit(kernel, target, builder))
-    return std::move(error);
+    return llvm::createStringError(std::make_error_code(std::errc::not_supported), llvm::toString(std::move(error)));
   OwningOpRef<ModuleOp> module = builder.finish();
   if (failed(verify(*module)))
     return fail(kernel.name() + ": the emitted kernel is invalid");
@@ -162,7 +162,7 @@ static const char cleanUp[] = "always-inline,deadargelim,function(sroa<modify-cf
                               "loop-mssa(loop-rotate,licm),instcombine<no-verify-fixpoint>,early-cse,loop-mssa(licm),"
                               "simplifycfg,adce)"; // instcombine takes sums of indices apart: invariants again
 
-void Compiler::optimize(llvm::Module &module) {
+llvm::Error Compiler::optimize(llvm::Module &module) {
   llvm::LoopAnalysisManager lam;
   llvm::FunctionAnalysisManager fam;
   llvm::CGSCCAnalysisManager cgam;
@@ -177,7 +177,8 @@ void Compiler::optimize(llvm::Module &module) {
   pb.registerLoopAnalyses(lam);
   pb.crossRegisterProxies(lam, fam, cgam, mam);
   llvm::ModulePassManager passes;
-  llvm::cantFail(pb.parsePassPipeline(passes, cleanUp));
+  if (llvm::Error error = pb.parsePassPipeline(passes, cleanUp))
+    return error;
   passes.run(module, mam);
 
   // instcombine turns the select of a maximum around, so that for zeros of different signs it is no longer what the
@@ -192,6 +193,7 @@ void Compiler::optimize(llvm::Module &module) {
                 (y == select->getTrueValue() && x == select->getFalseValue()))
               select->setHasNoSignedZeros(true);
           }
+  return llvm::Error::success();
 }
 
 /// Size of the function that others see. Its constants lie in other sections, which the linker puts in another segment.
@@ -253,7 +255,8 @@ llvm::Expected<Object> Compiler::compile(const KernelDescription &kernel) {
   llvm::raw_string_ostream reason(broken);
   if (llvm::verifyModule(*ir, &reason))
     return fail(name + ": invalid LLVM IR: " + broken);
-  optimize(*ir);
+  if (llvm::Error error = optimize(*ir))
+    return std::move(error);
 
   llvm::SmallString<0> bytes;
   llvm::raw_svector_ostream out(bytes);

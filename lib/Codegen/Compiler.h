@@ -24,7 +24,7 @@ public:
 private:
   llvm::Error addWrapper(llvm::Module &module, const KernelDescription &kernel);
   void prepare(llvm::Module &module);
-  void optimize(llvm::Module &module);
+  llvm::Error optimize(llvm::Module &module);
   llvm::Error addCodegenPasses(llvm::legacy::PassManager &passes, llvm::raw_pwrite_stream &out, bool reorders);
 
   const Target &target;

@@ -6,6 +6,7 @@
 #include "lld/Common/Driver.h"
 #include "llvm/Object/ArchiveWriter.h"
 #include "llvm/Object/ELFObjectFile.h"
+#include <cerrno>
 #include <fcntl.h>
 #include <mutex>
 #include <sys/mman.h>
@@ -25,6 +26,8 @@ struct MemoryFile {
   bool write(llvm::StringRef s) {
     while (!s.empty()) {
       ssize_t n = ::write(fd, s.data(), s.size());
+      if (n < 0 && errno == EINTR)
+        continue;
       if (n <= 0)
         return false;
       s = s.drop_front(n);
@@ -40,8 +43,8 @@ public:
     if (pipe2(ends, O_CLOEXEC) == 0)
       reader = std::thread([this] {
         char part[1 << 16];
-        for (ssize_t n; (n = ::read(ends[0], part, sizeof part)) > 0;)
-          bytes.append(part, n);
+        for (ssize_t n; (n = ::read(ends[0], part, sizeof part)) > 0 || (n < 0 && errno == EINTR);)
+          bytes.append(part, std::max<ssize_t>(n, 0));
       });
   }
   ~Sink() { take(); }

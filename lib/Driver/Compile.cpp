@@ -32,6 +32,8 @@ static constexpr Stage stageTable[] = {
     {"bundle", false, "write the bundle"},
 };
 
+static_assert(std::size(stageTable) == numStages);
+
 llvm::ArrayRef<Stage> mrcc::stages() { return stageTable; }
 
 static std::string quotedName(StringRef name) {
@@ -161,21 +163,45 @@ llvm::Error Compilation::read(const std::string &path) {
   return llvm::Error::success();
 }
 
-static void dumpModule(const CompileOptions &options, StageId id, StringRef suffix, ModuleOp module) {
+/// Part of a file's name for each key: what files cannot hold becomes '_', long ones are cut, equal ones get a number.
+static std::vector<std::string> fileNames(llvm::ArrayRef<std::string> keys) {
+  std::vector<std::string> names;
+  llvm::StringSet<> taken;
+  for (StringRef key : keys) {
+    std::string front = key.take_front(160).str(), name; // most systems end at 255 bytes
+    while (front.size() < key.size() && !front.empty() && (key[front.size()] & 0xC0) == 0x80) // no half characters
+      front.pop_back();
+    for (char &c : front)
+      if (uint8_t(c) < 32 || StringRef("/ \";=").contains(c))
+        c = '_';
+    name = front;
+    for (unsigned n = 2; !taken.insert(name).second; ++n)
+      name = front + "-" + std::to_string(n);
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+static llvm::Error dumpModule(const CompileOptions &options, StageId id, StringRef suffix, ModuleOp module) {
   if (options.dumpStages.empty())
-    return;
-  (void)llvm::sys::fs::create_directories(options.dumpStages);
+    return llvm::Error::success();
   std::string name = std::to_string(size_t(id)) + "-" + stageTable[size_t(id)].name +
                      (suffix.empty() ? "" : "-" + suffix.str()) + ".mlir";
-  for (char &c : name)
-    if (c == '/' || c == ' ' || c == '"' || c == ';' || c == '=')
-      c = '_';
   llvm::SmallString<128> path(options.dumpStages);
   llvm::sys::path::append(path, name);
-  std::error_code ec;
-  llvm::raw_fd_ostream os(path, ec);
-  if (!ec)
-    os << printModule(module);
+  std::error_code ec = llvm::sys::fs::create_directories(options.dumpStages);
+  if (!ec) {
+    llvm::raw_fd_ostream os(path, ec);
+    if (!ec) {
+      os << printModule(module);
+      os.flush();
+      ec = os.error();
+      os.clear_error();
+    }
+  }
+  return ec ? llvm::createStringError(std::errc::io_error, "--dump-stages: cannot write %s: %s", path.c_str(),
+                                      ec.message().c_str())
+            : llvm::Error::success();
 }
 
 /// Dims of each input that no bind replaces. Which resolutions are in the list must not show in the shared module: a
@@ -275,7 +301,8 @@ llvm::Error Compilation::import(llvm::ArrayRef<VariantShapes> shapes) {
           tensor.dims[i] = declared.symbols[i];
     }
   if (!state->perResolution) {
-    dumpModule(options, StageId::import, "", *state->module);
+    if (llvm::Error error = dumpModule(options, StageId::import, "", *state->module))
+      return error;
     if (options.stopAfter == "import")
       stageTexts.emplace_back("", printModule(*state->module));
   } else {
@@ -323,7 +350,8 @@ llvm::Error Compilation::simplify() {
   }
   for (std::string &w : diagnostics.warnings)
     notes.push_back(std::move(w));
-  dumpModule(options, StageId::simplify, "", *state->module);
+  if (llvm::Error error = dumpModule(options, StageId::simplify, "", *state->module))
+    return error;
   if (options.stopAfter == "simplify")
     stageTexts.emplace_back("", printModule(*state->module));
   collectFolds(*state->module, bundle.folded, "simplify", true);
@@ -346,17 +374,27 @@ llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
   state->kernelsOfTarget.resize(options.targets.size());
   struct Result {
     std::string error;
-    std::vector<BuiltProgram> programs; // one a target
+    std::error_code kind = llvm::inconvertibleErrorCode(); // of `error`
+    std::vector<BuiltProgram> programs;                    // one a target
     std::vector<BundleFold> folds;
     std::vector<std::string> warnings;
-    std::string printed;                           // with stopAfter
-    ImportError::Kind kind = ImportError::invalid; // of the error
+    std::string printed; // with stopAfter
   };
   std::vector<Result> results(shapes.size());
+  std::vector<std::string> keys;
+  for (const VariantShapes &s : shapes)
+    keys.push_back(variantKey(names, s));
+  const std::vector<std::string> files = fileNames(keys);
   std::atomic<size_t> done = 0;
   auto one = [&](size_t i) {
     Result &r = results[i];
-    std::string key = variantKey(names, shapes[i]);
+    const std::string &key = keys[i];
+    auto refuse = [&](llvm::Error error) {
+      llvm::handleAllErrors(std::move(error), [&](const llvm::ErrorInfoBase &e) {
+        r.error = e.message();
+        r.kind = e.convertToErrorCode();
+      });
+    };
     auto context = state->makeContext();
     Diagnostics diagnostics(*context);
     OwningOpRef<ModuleOp> module;
@@ -364,12 +402,18 @@ llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
       {
         StageTimer timer(times[size_t(id)], state->mutex);
         if (failed(body())) {
-          if (r.error.empty())
-            r.error = llvm::toString(diagnostics.take(std::string(stageTable[size_t(id)].name) + " failed"));
+          if (r.error.empty()) {
+            refuse(diagnostics.take(std::string(stageTable[size_t(id)].name) + " failed"));
+            if (id == StageId::formKernels) // what a shape allows, specialize has decided
+              r.kind = std::make_error_code(std::errc::not_supported);
+          }
           return false;
         }
       }
-      dumpModule(options, id, key, *module);
+      if (llvm::Error error = dumpModule(options, id, files[i], *module)) {
+        refuse(std::move(error));
+        return false;
+      }
       if (options.stopAfter == stageTable[size_t(id)].name)
         r.printed = printModule(*module);
       return true;
@@ -386,10 +430,8 @@ llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
         if (imported)
           module = std::move(*imported);
         else
-          llvm::handleAllErrors(
-              imported.takeError(), [&](const ImportError &e) { r.kind = e.kind, r.error = e.message; },
-              [&](const llvm::ErrorInfoBase &e) { r.error = e.message(); });
-        return success(bool(imported));
+          refuse(imported.takeError());
+        return success(r.error.empty());
       };
       if (!run(StageId::import, import) || options.stopAfter == "import" ||
           !run(StageId::simplify, [&] { return runSimplify(*module, options); }))
@@ -422,7 +464,7 @@ llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
         return blob ? state->sharedBlobs.contains(blob.getKey()) : state->sharedInline.count(attrText(attr)) != 0;
       });
       if (!built) {
-        r.error = llvm::toString(built.takeError());
+        refuse(built.takeError());
         return;
       }
       built->variant.key = key;
@@ -432,7 +474,7 @@ llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
     if (options.progress)
       options.progress("specialize", ++done, shapes.size());
   };
-  unsigned jobs = options.jobs ? options.jobs : llvm::hardware_concurrency().compute_thread_count();
+  const unsigned jobs = numThreads(options.jobs);
   if (jobs > 1 && shapes.size() > 1) {
     llvm::DefaultThreadPool pool(llvm::hardware_concurrency(jobs));
     for (size_t i = 0; i < shapes.size(); ++i)
@@ -445,14 +487,13 @@ llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
   for (size_t i = 0; i < shapes.size(); ++i) {
     Result &r = results[i];
     if (!r.error.empty()) {
-      std::string key = variantKey(names, shapes[i]);
-      if (!options.keepGoing)
-        return llvm::make_error<ImportError>(r.kind, "shape " + key + ": " + r.error);
-      rejected.emplace_back(key, r.error);
+      if (!options.keepGoing || r.kind == std::errc::io_error)
+        return llvm::createStringError(r.kind, "shape %s: %s", keys[i].c_str(), r.error.c_str());
+      rejected.emplace_back(keys[i], r.error);
       continue;
     }
     if (!r.printed.empty())
-      stageTexts.emplace_back(variantKey(names, shapes[i]), std::move(r.printed));
+      stageTexts.emplace_back(keys[i], std::move(r.printed));
     for (size_t t = 0; t < r.programs.size(); ++t) {
       BuiltProgram &p = r.programs[t];
       state->kernelsOfTarget[t].insert(p.kernels.begin(), p.kernels.end());
@@ -469,7 +510,7 @@ llvm::Error Compilation::addVariants(llvm::ArrayRef<VariantShapes> shapes) {
 
 llvm::Error Compilation::generateCode() {
   StageTimer timer(times[size_t(StageId::codegen)], state->mutex);
-  unsigned jobs = options.jobs ? options.jobs : llvm::hardware_concurrency().compute_thread_count();
+  const unsigned jobs = numThreads(options.jobs);
   bundle.flags["math"] = options.strictMath ? "strict" : "fast";
   for (auto &[name, data] : options.binds)
     bundle.flags["bind " + name] = toString(data.type).str() + " " + dimsText(data.dims) + " " +
@@ -484,14 +525,7 @@ llvm::Error Compilation::generateCode() {
     });
     if (!image)
       return image.takeError();
-    BundleTarget target;
-    target.name = options.targets[t]->name;
-    target.features = options.targets[t]->features;
-    target.machine = StringRef(options.targets[t]->triple).starts_with("aarch64") ? 183 : 62;
-    target.image = std::move(image->bytes);
-    for (auto &entry : image->kernels)
-      target.kernels.push_back({entry.kernel.key(), entry.kernel.name(), entry.offset, entry.bytes});
-    bundle.targets.push_back(std::move(target));
+    bundle.targets.push_back(bundleTarget(*options.targets[t], std::move(*image)));
   }
   return llvm::Error::success();
 }

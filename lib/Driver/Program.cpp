@@ -2,6 +2,7 @@
 #include "mrcc/Driver/Program.h"
 #include "mrcc/Form/Site.h"
 #include "mrcc/Form/Views.h"
+#include "llvm/BinaryFormat/ELF.h"
 
 using namespace mlir;
 using namespace mrcc;
@@ -71,7 +72,13 @@ llvm::Expected<BuiltProgram> mrcc::buildProgram(func::FuncOp func, const Target 
     }
     auto bound = family->bind(site, target);
     if (!bound) {
-      error = llvm::createStringError("node '%s': %s", where.c_str(), llvm::toString(bound.takeError()).c_str());
+      error = llvm::createStringError(std::errc::not_supported, "node '%s': %s", where.c_str(),
+                                      llvm::toString(bound.takeError()).c_str());
+      return;
+    }
+    if (bound->scratchBytes > uint64_t(maxWorkingBytes)) {
+      error = llvm::createStringError("node '%s': scratch memory of %llu bytes a thread, at most are 2^46",
+                                      where.c_str(), (unsigned long long)bound->scratchBytes);
       return;
     }
     auto [it, isNew] = kernelIndex.try_emplace(bound->kernel.key(), variant.kernels.size());
@@ -93,4 +100,15 @@ llvm::Expected<BuiltProgram> mrcc::buildProgram(func::FuncOp func, const Target 
   if (error)
     return std::move(error);
   return built;
+}
+
+BundleTarget mrcc::bundleTarget(const Target &target, CodeImage image) {
+  BundleTarget out;
+  out.name = target.name;
+  out.features = target.features;
+  out.machine = StringRef(target.triple).starts_with("aarch64") ? llvm::ELF::EM_AARCH64 : llvm::ELF::EM_X86_64;
+  out.image = std::move(image.bytes);
+  for (CodeImage::Entry &entry : image.kernels)
+    out.kernels.push_back({entry.kernel.key(), entry.kernel.name(), entry.offset, entry.bytes});
+  return out;
 }

@@ -306,6 +306,8 @@ llvm::Error fold::checkMultiplyAdds(Operation *op, ArrayRef<int64_t> factors) {
     all *= double(f);
   if (all <= double(maxFoldedMultiplyAdds))
     return llvm::Error::success();
-  return fail("{0} of {1:E2} multiply-adds is above the folder's limit of {2}", op->getName().getStringRef(), all,
-              maxFoldedMultiplyAdds);
+  return llvm::createStringError(std::make_error_code(std::errc::result_out_of_range),
+                                 llvm::formatv("{0} of {1:E2} multiply-adds is above the folder's limit of {2}",
+                                               op->getName().getStringRef(), all, maxFoldedMultiplyAdds)
+                                     .str());
 }

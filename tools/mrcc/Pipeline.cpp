@@ -24,6 +24,8 @@ std::string unwritable(const std::string &output, bool isBundle) {
       return "it exists and is not a folder";
     if (!isBundle && status.type() == fs::file_type::directory_file)
       return "it is a folder";
+    if (const std::string name = isBundle ? foreignContent(output) : ""; !name.empty())
+      return "it exists and is not a bundle (it holds " + name + ")";
     return ::access(output.c_str(), W_OK) ? std::strerror(errno) : "";
   }
   llvm::StringRef parent = path::parent_path(llvm::StringRef(output).rtrim('/'));
@@ -157,7 +159,11 @@ llvm::Error Pipeline::stages(Compilation &compilation) {
   if (!stopsAfter("codegen") && !writesBundle()) // all stages before run per resolution
     return llvm::Error::success();
   if (llvm::Error error = compilation.generateCode())
-    return systemError("codegen: " + llvm::toString(std::move(error)));
+    return llvm::handleErrors(std::move(error), [](const llvm::ErrorInfoBase &e) -> llvm::Error {
+      if (e.convertToErrorCode() == std::errc::not_supported)
+        return llvm::createStringError(e.convertToErrorCode(), "codegen: " + e.message());
+      return systemError("codegen: " + e.message());
+    });
   flushNotes(compilation);
   if (extends && extends->flags != compilation.contents().flags)
     return usageError(output + " was compiled with other options or another --bind");
@@ -230,4 +236,15 @@ void tool::declareShapes(CLI::App &sub, ShapeOptions &shapes) {
   repeated(sub, "--dim", shapes.dims, "NAME=V[,V...]: a symbolic dimension; several give their product");
   repeated(sub, "--shape", shapes.shapes, "\"x=1x3x480x640;t=1x77\": one full variant");
   sub.add_option("--shapes-file", shapes.shapesFile, "a --shape a line, or JSON: [{\"x\": [1, 3, 480, 640]}, ...]");
+}
+
+void tool::declareJobs(CLI::App &sub, unsigned &jobs) {
+  sub.add_option("-j,--jobs", jobs, "threads (default: one a core)")->check(CLI::Range(1u, 4096u));
+}
+
+llvm::Error tool::checkProducer(const std::string &path, const BundleInfo &info) {
+  if (info.producer == "mrcc " MRCC_VERSION)
+    return llvm::Error::success();
+  return llvm::createStringError(path + " was written by " + info.producer +
+                                 ", this is mrcc " MRCC_VERSION "; compile it anew");
 }

@@ -16,6 +16,11 @@ struct CompileArguments {
 
 /// Options that name the resolutions.
 void declareShapes(CLI::App &sub, ShapeOptions &shapes);
+/// -j, the same for all that compile.
+void declareJobs(CLI::App &sub, unsigned &jobs);
+
+/// `add` and `remove` compile kernels anew, so they take bundles of their own version alone.
+llvm::Error checkProducer(const std::string &path, const BundleInfo &info);
 
 class Pipeline {
 public:

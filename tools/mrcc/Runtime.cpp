@@ -1,5 +1,6 @@
 #include "Runtime.h"
 #include "Tool.h"
+#include "mrcc/Driver/ShapeOptions.h"
 #include <cstring>
 
 using namespace mrcc;
@@ -28,7 +29,11 @@ llvm::Expected<ModelPointer> tool::openModel(const std::string &path, const std:
   options.target = target.empty() ? nullptr : target.c_str();
   mrcc_model *model = nullptr;
   if (llvm::Error error = call(mrcc_model_open, path.c_str(), &options, &model))
-    return std::move(error);
+    return llvm::handleErrors(std::move(error), [](RuntimeError &e) -> llvm::Error {
+      if (e.code == MRCC_INVALID_ARGUMENT) // nothing else that we pass can be wrong
+        return usageError("--target: " + e.message);
+      return llvm::make_error<RuntimeError>(std::move(e));
+    });
   return ModelPointer(model);
 }
 
@@ -82,11 +87,4 @@ std::vector<mrcc_tensor> tool::viewsOf(const std::vector<Tensor> &tensors) {
   for (const Tensor &t : tensors)
     views.push_back(t.view());
   return views;
-}
-
-std::string tool::dimsText(const std::vector<int64_t> &dims) {
-  std::string text;
-  for (size_t i = 0; i < dims.size(); ++i)
-    text += (i ? "x" : "") + std::to_string(dims[i]);
-  return text.empty() ? "scalar" : text;
 }

@@ -37,6 +37,9 @@ template <auto release> struct Release {
 using ModelPointer = std::unique_ptr<mrcc_model, Release<mrcc_model_free>>;
 using ContextPointer = std::unique_ptr<mrcc_context, Release<mrcc_context_free>>;
 
+/// More threads the runtime does not use.
+constexpr unsigned maxThreads = 255;
+
 /// `target` may be empty: the best that this CPU runs.
 llvm::Expected<ModelPointer> openModel(const std::string &path, const std::string &target);
 /// A context that uses `threads` threads (0: all of this machine).
@@ -64,8 +67,5 @@ private:
 };
 
 std::vector<mrcc_tensor> viewsOf(const std::vector<Tensor> &tensors);
-
-/// "1x3x480x640"; "scalar" for rank 0.
-std::string dimsText(const std::vector<int64_t> &dims);
 
 } // namespace mrcc::tool

@@ -34,6 +34,12 @@ int Console::fail(llvm::Error error, Exit otherwise) {
       },
       [&](const BundleError &e) { because(e.system ? systemFailed : otherwise, e.message); },
       [&](const RuntimeError &e) { because(Exit(e.exitCode()), e.message); },
-      [&](const llvm::ErrorInfoBase &e) { because(otherwise, e.message()); });
+      [&](const llvm::ErrorInfoBase &e) {
+        const std::error_code kind = e.convertToErrorCode();
+        because(kind == std::errc::not_supported ? unsupported
+                : kind == std::errc::io_error    ? systemFailed
+                                                 : otherwise,
+                e.message());
+      });
   return code;
 }

@@ -28,7 +28,6 @@ class Console {
 public:
   Verbosity verbosity = Verbosity::normal;
   void error(const std::string &message) { say("error: ", message); }
-  void warning(const std::string &message) { say("warning: ", message); }
   void note(const std::string &message) {
     if (verbosity != Verbosity::quiet)
       say("note: ", message);

@@ -15,10 +15,8 @@ static int add(const CompileArguments &given, Console &console) {
   info = readBundle(given.output); // under the lock
   if (!info)
     return console.fail(info.takeError(), rejected);
-  if (info->producer != "mrcc " MRCC_VERSION)
-    return console.fail(llvm::createStringError(given.output + " was written by " + info->producer +
-                                                ", this is mrcc " MRCC_VERSION "; compile it anew"),
-                        rejected);
+  if (llvm::Error error = checkProducer(given.output, *info))
+    return console.fail(std::move(error), rejected);
   CompileArguments arguments = given;
   arguments.targets.clear();
   for (const BundleInfo::Target &target : info->targets)
@@ -36,7 +34,7 @@ void tool::addAdd(CLI::App &app, Command &chosen) {
     sub.add_option("model", o.model, "the ONNX file that it was compiled from")->required();
     declareShapes(sub, o.shapes);
     repeated(sub, "--bind", o.binds, "NAME=FILE: as it was compiled");
-    sub.add_option("-j,--jobs", o.jobs, "threads (default: one a core)")->check(CLI::Range(1u, 4096u));
+    declareJobs(sub, o.jobs);
     sub.add_flag("-k,--keep-going", o.keepGoing, "build the good shapes, list the bad ones, exit 1");
     sub.add_flag("--timing", o.timing, "how often each stage ran and for how long");
   };

@@ -16,13 +16,15 @@ void tool::addCompile(CLI::App &app, Command &chosen) {
     declareShapes(sub, o.shapes);
     repeated(sub, "--bind", o.binds, "NAME=FILE: an input that becomes a constant (.npy, .pb)");
     repeated(sub, "--target", o.targets, "what CPU, several with commas; 'native' is this one")->capture_default_str();
-    sub.add_option("--math", o.math, "'strict' keeps each operation's own rounding and NaN")
+    sub.add_option("--math", o.math, "'strict': no Winograd, each convolution sums its own products")
         ->check(CLI::IsMember({"fast", "strict"}))
         ->capture_default_str();
-    sub.add_option("-j,--jobs", o.jobs, "threads (default: one a core)")->check(CLI::Range(1u, 4096u));
+    declareJobs(sub, o.jobs);
     sub.add_flag("-k,--keep-going", o.keepGoing, "build the good shapes, list the bad ones, exit 1");
     sub.add_option("--dump-stages", o.dumpStages, "write the IR after each stage into this folder");
-    sub.add_option("--stop-after", o.stopAfter, "print the IR after this stage (to -o), write no bundle")
+    sub.add_option("--stop-after", o.stopAfter,
+                   "print the IR after this stage to stdout or -o, write no bundle (codegen: the kernels; bundle: "
+                   "stops after all)")
         ->check(CLI::IsMember(stageNames));
     sub.add_flag("--timing", o.timing, "how often each stage ran and for how long");
     sub.add_flag("--verify-each", o.verifyEach, "run MLIR's verifier after every pass");

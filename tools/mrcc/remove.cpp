@@ -12,6 +12,7 @@ namespace {
 struct RemoveArguments {
   std::string bundle;
   ShapeOptions shapes;
+  unsigned jobs = 0;
 };
 
 /// The bundle's inputs as its model states them, so that shape options mean what they meant when it was compiled.
@@ -67,7 +68,7 @@ llvm::Error removeFrom(const BundleLock &lock, const RemoveArguments &arguments,
   auto keep = [&](const BundleInfo::Variant &v) { return !gone.count(dimsOf(v)); };
   if (llvm::none_of(info.variants, keep))
     return usageError("nothing would be left of " + arguments.bundle + "; delete the folder instead");
-  auto shrunk = shrinkBundle(arguments.bundle, info, keep, 0);
+  auto shrunk = shrinkBundle(arguments.bundle, info, keep, arguments.jobs);
   if (!shrunk)
     return shrunk.takeError();
   return writeBundle(lock, arguments.bundle, shrunk->contents);
@@ -86,7 +87,9 @@ static int remove(const RemoveArguments &arguments, Console &console) {
   if (!lock)
     return console.fail(lock.takeError(), systemFailed);
   info = readBundle(arguments.bundle);
-  llvm::Error error = info ? removeFrom(*lock, arguments, *info, console) : info.takeError();
+  llvm::Error error = info ? checkProducer(arguments.bundle, *info) : info.takeError();
+  if (!error)
+    error = removeFrom(*lock, arguments, *info, console);
   return error ? console.fail(std::move(error), rejected) : done;
 }
 
@@ -94,6 +97,7 @@ void tool::addRemove(CLI::App &app, Command &chosen) {
   auto declare = [](CLI::App &sub, RemoveArguments &o) {
     sub.add_option("bundle", o.bundle, "NAME.mrcb, changed in place")->required();
     declareShapes(sub, o.shapes);
+    declareJobs(sub, o.jobs);
   };
   addCommand<RemoveArguments>(app, chosen, "remove", "drop resolutions from a bundle", declare, remove);
 }

@@ -4,6 +4,7 @@
 #include "Tool.h"
 #include "mrcc/Driver/ShapeOptions.h"
 #include "mrcc/Driver/TensorFile.h"
+#include "mrcc/IR/Shapes.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
@@ -101,6 +102,30 @@ llvm::Error writeTensor(const std::string &folder, const std::string &name, cons
 
 } // namespace
 
+/// The view's elements with these dims, dense and row-major.
+static void copyElements(const mrcc_view &from, const std::vector<int64_t> &dims, Tensor &to) {
+  const unsigned bits = bitWidth(to.type);
+  const char *data = static_cast<const char *>(from.data);
+  std::vector<int64_t> index(dims.size());
+  for (uint64_t i = 0, count = *denseBytes(DType::u8, dims); i < count; ++i) {
+    int64_t at = 0;
+    for (size_t d = 0; d < dims.size(); ++d)
+      at += index[d] * from.strides[d];
+    if (bits >= 8) {
+      std::memcpy(to.data() + i * (bits / 8), data + at * int64_t(bits / 8), bits / 8);
+    } else { // two a byte
+      const uint8_t nibble = uint8_t(data[at >> 1]) >> (at & 1) * 4 & 15;
+      uint8_t &byte = to.data()[i / 2];
+      byte = i % 2 ? uint8_t(byte | nibble << 4) : nibble;
+    }
+    for (size_t d = dims.size(); d-- > 0;) {
+      if (++index[d] < dims[d])
+        break;
+      index[d] = 0;
+    }
+  }
+}
+
 void Tapper::see(const mrcc_step &step) {
   llvm::SmallVector<llvm::StringRef> here;
   llvm::StringRef(step.location).split(here, ';', -1, false);
@@ -113,21 +138,11 @@ void Tapper::see(const mrcc_step &step) {
     for (uint32_t o = 0; o < step.num_outputs; ++o) {
       const mrcc_view &v = step.views[o];
       std::vector<int64_t> dims(v.dims, v.dims + v.rank);
+      for (uint32_t d = 0; d < v.rank; ++d)
+        if (v.strides[d] == 0) // a reduced dimension: the view repeats the one result
+          dims[d] = std::min<int64_t>(dims[d], 1);
       Tensor copy(nodes[n], DType(v.dtype), dims, *denseBytes(DType(v.dtype), dims));
-      size_t item = bitWidth(copy.type) / 8, count = item ? copy.bytes / item : 0;
-      std::vector<int64_t> index(v.rank);
-      const char *from = static_cast<const char *>(v.data);
-      for (size_t i = 0; i < count; ++i) {
-        int64_t at = 0;
-        for (uint32_t d = 0; d < v.rank; ++d)
-          at += index[d] * v.strides[d];
-        std::memcpy(copy.data() + i * item, from + at * int64_t(item), item);
-        for (uint32_t d = v.rank; d-- > 0;) {
-          if (++index[d] < dims[d])
-            break;
-          index[d] = 0;
-        }
-      }
+      copyElements(v, dims, copy);
       taps.push_back({nodes[n], step.location, step.index, std::move(copy)});
     }
   }
@@ -339,10 +354,11 @@ void tool::addRun(CLI::App &app, Command &chosen) {
     repeated(sub, "--expect", o.expected, "NAME=FILE: compare an output, exit 1 if it differs");
     sub.add_option("--rtol", o.rtol, "allowed difference, of the expected value")->capture_default_str();
     sub.add_option("--atol", o.atol, "and beside that")->capture_default_str();
-    sub.add_option("--threads", o.threads, "threads (default: one a CPU)")->check(CLI::Range(1u, 4096u));
+    sub.add_option("--threads", o.threads, "threads (default: one a CPU)")->check(CLI::Range(1u, maxThreads));
     sub.add_option("--target", o.target, "use this target of the bundle (default: the best that runs here)");
     sub.add_flag("--profile", o.profile, "print the time of each step");
-    repeated(sub, "--tap", o.taps, "NODE: also write what this node's step computes, tap-STEP-NODE.npy");
+    repeated(sub, "--tap", o.taps,
+             "NODE: also write what this node's step computes, tap-STEP-NODE.npy; reduced dimensions are 1");
   };
   addCommand<RunArguments>(app, chosen, "run", "execute one variant on tensors from files", declare, runBundle);
 }

@@ -16,15 +16,13 @@ struct CodeImage {
   std::vector<Entry> kernels; // in the order of their keys
 };
 
+/// What a number of jobs means: 0 is one thread a core.
+unsigned numThreads(unsigned jobs);
+
 /// Compiles each kernel once (in parallel on `jobs` threads) and links them in the order of their keys. The same bytes
-/// for any number of jobs and any host. `progress(done, total)` may be null.
+/// for any number of jobs and any host. `progress(done, total)` may be null. An error with std::errc::not_supported: a
+/// family cannot emit that kernel; others are failures of the machinery.
 llvm::Expected<CodeImage> compileKernels(std::vector<KernelDescription> kernels, const Target &target, unsigned jobs,
                                          std::function<void(size_t, size_t)> progress = nullptr);
-
-/// The object file of one kernel, for tests, caches and `dump --asm`.
-llvm::Expected<std::string> compileKernel(const KernelDescription &kernel, const Target &target);
-
-/// The MLIR of one kernel before lowering, for tests.
-llvm::Expected<std::string> printKernel(const KernelDescription &kernel, const Target &target);
 
 } // namespace mrcc

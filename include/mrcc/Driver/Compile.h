@@ -1,7 +1,10 @@
 // The pipeline as a library: one model in, the contents of a bundle out.
 //
 //   Compilation c(options);
-//   c.import("det.onnx") -> c.simplify() -> c.addVariants(shapes) -> c.generateCode() -> c.contents()
+//   c.read("det.onnx"); c.import(shapes); c.simplify(); c.addVariants(shapes); c.generateCode(); // each may fail
+//   writeBundle("det.mrcb", c.contents());
+//
+// An error's code says its kind where it is not the model or a shape: std::errc::not_supported, std::errc::io_error.
 #pragma once
 #include "mlir/IR/MLIRContext.h"
 #include "mrcc/Bundle/Bundle.h"
@@ -23,6 +26,7 @@ struct Stage {
 llvm::ArrayRef<Stage> stages();
 
 enum class StageId { import, simplify, specialize, formKernels, planMemory, codegen, bundle };
+constexpr size_t numStages = size_t(StageId::bundle) + 1;
 
 struct CompileOptions {
   std::vector<const Target *> targets; // at least one
@@ -57,7 +61,7 @@ public:
   explicit Compilation(CompileOptions options);
   ~Compilation();
 
-  /// Reads the model. `inputs()` is known afterwards.
+  /// Reads the model; `model()` is known afterwards.
   llvm::Error read(const std::string &path);
   const ModelInfo &model() const;
   /// Imports with all dims that `shapes` (all variants) disagree on, or that the file leaves open, dynamic. Where that
@@ -74,7 +78,7 @@ public:
 
   std::vector<std::string> notes;                            // for the user, in order
   std::vector<std::pair<std::string, std::string>> rejected; // variant key, why
-  StageTime times[7];                                        // by StageId
+  StageTime times[numStages];                                // by StageId
   /// With stopAfter: the IR after that stage, once (key "") or per variant in the list's order.
   std::vector<std::pair<std::string, std::string>> stageTexts;
 

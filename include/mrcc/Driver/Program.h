@@ -2,6 +2,7 @@
 #pragma once
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mrcc/Bundle/Bundle.h"
+#include "mrcc/Codegen/Codegen.h"
 #include "mrcc/Kernels/Kernel.h"
 
 namespace mrcc {
@@ -11,6 +12,9 @@ struct BuiltProgram {
   std::map<std::string, KernelDescription> kernels;
   std::vector<std::shared_ptr<std::vector<uint8_t>>> owned;
 };
+
+/// A target of a bundle with its code.
+BundleTarget bundleTarget(const Target &target, CodeImage image);
 
 /// `strictMath` keeps every operation's own f32 summation (no Winograd). `isShared` says of a constant's attribute
 /// whether the simplified module held it already.

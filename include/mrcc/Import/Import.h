@@ -34,7 +34,12 @@ public:
   static char ID;
   ImportError(Kind kind, std::string message) : kind(kind), message(std::move(message)) {}
   void log(llvm::raw_ostream &os) const override { os << message; }
-  std::error_code convertToErrorCode() const override { return llvm::inconvertibleErrorCode(); }
+  /// not_supported, io_error, or for invalid input none.
+  std::error_code convertToErrorCode() const override {
+    return kind == unsupported ? std::make_error_code(std::errc::not_supported)
+           : kind == system    ? std::make_error_code(std::errc::io_error)
+                               : llvm::inconvertibleErrorCode();
+  }
   Kind kind;
   std::string message;
 };
