@@ -76,9 +76,9 @@ llvm::Expected<BuiltProgram> mrcc::buildProgram(func::FuncOp func, const Target 
                                       llvm::toString(bound.takeError()).c_str());
       return;
     }
-    if (bound->scratchBytes > uint64_t(maxWorkingBytes)) {
-      error = llvm::createStringError("node '%s': scratch memory of %llu bytes a thread, at most are 2^46",
-                                      where.c_str(), (unsigned long long)bound->scratchBytes);
+    if (bound->scratchBytes > maxWorkingBytes) {
+      error = llvm::createStringError("node '%s': scratch memory of %lld bytes a thread, at most are 2^46",
+                                      where.c_str(), (long long)bound->scratchBytes);
       return;
     }
     auto [it, isNew] = kernelIndex.try_emplace(bound->kernel.key(), variant.kernels.size());
