@@ -107,7 +107,7 @@ def main():
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
         try:
-            failures += (zoo if name in ZOO else light)(Mrcc(options.mrcc, scratch), name, scratch, options.tolerance)
+            failures += (zoo if name in ZOO else light)(Mrcc(options.mrcc), name, scratch, options.tolerance)
         except SystemExit as error:
             failures += 1
             print(f"{name}: {error}  FAILED", flush=True)
