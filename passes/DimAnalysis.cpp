@@ -158,7 +158,7 @@ Dim DimAnalysis::compute(Value value, unsigned i) {
     return i == 0 ? dim(input, 0) : function((kind + ":" + numbers).str(), dim(input, i));
   };
   return TypeSwitch<Operation *, Dim>(op)
-      .Case<UnaryOp, CastOp, SoftmaxOp, CumulativeOp, LayerNormOp, GroupNormOp, BatchNormOp, IotaOp>(
+      .Case<UnaryOp, CastOp, BitcastOp, SoftmaxOp, CumulativeOp, LayerNormOp, GroupNormOp, BatchNormOp, IotaOp>(
           [&](auto o) { return dim(o.getInput(), i); })
       .Case<BinaryOp, SelectOp>([&](auto o) { return broadcast(value, i, o->getOperands(), rank - 1 - i); })
       .Case([&](TransposeOp o) { return dim(o.getInput(), o.getPerm()[i]); })

@@ -100,7 +100,7 @@ bool Propagate::demanded(Value v, ArrayRef<int64_t> perm, int depth) {
     if (auto t = dyn_cast<TransposeOp>(user)) {
       if (isIdentity(compose(perm, t.getPerm())))
         return true;
-    } else if (depth > 0 && isa<UnaryOp, BinaryOp, SelectOp, CastOp, ConcatOp>(user) &&
+    } else if (depth > 0 && isa<UnaryOp, BinaryOp, SelectOp, CastOp, BitcastOp, ConcatOp>(user) &&
                typeOf(user->getResult(0)).getRank() == int64_t(perm.size()) &&
                demanded(user->getResult(0), perm, depth - 1)) {
       return true;
@@ -204,7 +204,7 @@ bool Propagate::hoist(TransposeOp op) {
   Value v = op.getInput();
   while (Operation *step = v.getDefiningOp()) {
     bool binary = isa<BinaryOp>(step);
-    if (!v.hasOneUse() || !(binary || isa<UnaryOp, CastOp>(step)))
+    if (!v.hasOneUse() || !(binary || isa<UnaryOp, CastOp, BitcastOp>(step)))
       return false;
     unsigned data = binary && isConstant(step->getOperand(0)) ? 1 : 0;
     if (binary && !isConstant(step->getOperand(1 - data)))
@@ -256,7 +256,7 @@ bool Propagate::visit(Operation *op) {
   return TypeSwitch<Operation *, bool>(op)
       .Case([&](TransposeOp o) { return composeTranspose(o); })
       .Case([&](ShapeOp o) { return shape(o); })
-      .Case<UnaryOp, CastOp>([&](auto o) { return sameShape(o, ""); })
+      .Case<UnaryOp, CastOp, BitcastOp>([&](auto o) { return sameShape(o, ""); })
       .Case<SoftmaxOp, CumulativeOp, IotaOp>([&](auto o) { return sameShape(o, "axis"); })
       .Case<BinaryOp, SelectOp>([&](auto o) { return broadcasting(o); })
       .Case([&](ConcatOp o) { return concat(o); })

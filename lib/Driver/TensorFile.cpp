@@ -28,6 +28,7 @@ static std::string npyItem(DType type) {
     return "f2";
   case DType::i8:
   case DType::i4:
+  case DType::i2:
     return "i1";
   case DType::i16:
     return "i2";
@@ -37,6 +38,7 @@ static std::string npyItem(DType type) {
     return "i8";
   case DType::u8:
   case DType::u4:
+  case DType::u2:
     return "u1";
   case DType::u16:
     return "u2";
@@ -52,14 +54,14 @@ static std::string npyItem(DType type) {
   case DType::f8e4m3fnuz:
   case DType::f8e5m2:
   case DType::f8e5m2fnuz:
+  case DType::f8e8m0:
+  case DType::f4e2m1:
     return "V1";
   case DType::none:
     break;
   }
   return "";
 }
-
-static bool isPacked(DType type) { return type == DType::i4 || type == DType::u4; }
 
 namespace {
 struct Header {
@@ -161,14 +163,6 @@ static std::vector<uint8_t> rowMajor(ArrayRef<uint8_t> in, ArrayRef<int64_t> dim
   return out;
 }
 
-/// One element a byte -> two a byte.
-static std::vector<uint8_t> packed(ArrayRef<uint8_t> in) {
-  std::vector<uint8_t> out((in.size() + 1) / 2);
-  for (size_t i = 0; i < in.size(); ++i)
-    out[i / 2] |= uint8_t((in[i] & 15) << (i % 2 * 4));
-  return out;
-}
-
 Expected<TensorData> mrcc::readNpy(ArrayRef<uint8_t> bytes, DType wanted, const std::string &path,
                                    const std::string &what) {
   auto bad = [&](const Twine &message) { return llvm::createStringError((path + ": " + message).str()); };
@@ -211,7 +205,7 @@ Expected<TensorData> mrcc::readNpy(ArrayRef<uint8_t> bytes, DType wanted, const 
     for (size_t i = 0; i + item <= data.bytes.size(); i += item)
       std::reverse(data.bytes.begin() + i, data.bytes.begin() + i + item);
   if (isPacked(wanted))
-    data.bytes = packed(data.bytes);
+    data.bytes = packElements(wanted, data.bytes);
   return data;
 }
 
@@ -255,11 +249,8 @@ std::string mrcc::toNpy(DType type, ArrayRef<int64_t> dims, ArrayRef<uint8_t> da
     out += char(header.size() >> (8 * i));
   out += header;
   if (isPacked(type)) {
-    uint64_t count = *denseBytes(DType::u8, dims);
-    for (uint64_t i = 0; i < count; ++i) {
-      uint8_t v = data[i / 2] >> (i % 2 * 4) & 15;
-      out += char(type == DType::i4 && v > 7 ? v | 0xF0 : v);
-    }
+    for (uint8_t v : unpackElements(type, data, *denseBytes(DType::u8, dims)))
+      out += char(v);
     return out;
   }
   out.append(reinterpret_cast<const char *>(data.data()), data.size());
@@ -352,11 +343,21 @@ std::vector<double> mrcc::toDoubles(DType type, ArrayRef<uint8_t> bytes, size_t 
     plain(uint64_t());
     break;
   case DType::i4:
+  case DType::i2:
+    for (size_t i = 0; uint8_t v : unpackElements(type, bytes, count))
+      out[i++] = int8_t(v);
+    break;
   case DType::u4:
-    for (size_t i = 0; i < count; ++i) {
-      int v = bytes[i / 2] >> (i % 2 * 4) & 15;
-      out[i] = type == DType::i4 && v > 7 ? v - 16 : v;
-    }
+  case DType::u2:
+    for (size_t i = 0; uint8_t v : unpackElements(type, bytes, count))
+      out[i++] = v;
+    break;
+  case DType::f4e2m1:
+    for (size_t i = 0; uint8_t v : unpackElements(type, bytes, count))
+      out[i++] = readFloat(llvm::APFloat::Float4E2M1FN(), 4, v);
+    break;
+  case DType::f8e8m0:
+    small(llvm::APFloat::Float8E8M0FNU());
     break;
   case DType::none:
     break;

@@ -16,8 +16,11 @@ Compute fold::computeOf(DType type) {
   case DType::f8e4m3fnuz:
   case DType::f8e5m2:
   case DType::f8e5m2fnuz:
+  case DType::f4e2m1:
     return Compute::floating;
+  case DType::u2:
   case DType::u4:
+  case DType::f8e8m0:
   case DType::u8:
   case DType::u16:
   case DType::u32:
@@ -28,12 +31,12 @@ Compute fold::computeOf(DType type) {
   }
 }
 
-//===-- floats of 16 and 8 bits -----------------------------------------------------------------------------------===//
+//===-- floats of 16, 8 and 4 bits --------------------------------------------------------------------------------===//
 
 namespace {
 struct SmallFormat {
   int exponentBits, mantissaBits, bias;
-  enum { ieee, fn, fnuz } kind; // fn: no infinities, NaN is all ones; fnuz: NaN is the negative zero
+  enum { ieee, fn, fnuz, finite } kind; // fn: no infinities, NaN is all ones; fnuz: NaN is the negative zero
   uint32_t sign() const { return 1u << (exponentBits + mantissaBits); }
   uint32_t infinity() const { return ((1u << exponentBits) - 1) << mantissaBits; }
   uint32_t largest() const { return kind == ieee ? infinity() - 1 : kind == fn ? sign() - 2 : sign() - 1; }
@@ -54,6 +57,8 @@ SmallFormat formatOf(DType type) {
     return {4, 3, 8, SmallFormat::fnuz};
   case DType::f8e5m2:
     return {5, 2, 15, SmallFormat::ieee};
+  case DType::f4e2m1:
+    return {2, 1, 1, SmallFormat::finite};
   default:
     return {5, 2, 16, SmallFormat::fnuz}; // f8e5m2fnuz
   }
@@ -63,11 +68,11 @@ double power2(int k) { return std::bit_cast<double>(uint64_t(k + 1023) << 52); }
 
 uint32_t fold::encodeSmall(DType type, double value, bool saturate) {
   SmallFormat format = formatOf(type);
-  saturate &= bitWidth(type) == 8;
+  saturate = format.kind == SmallFormat::finite || (saturate && bitWidth(type) == 8);
   uint64_t bits = std::bit_cast<uint64_t>(value);
   uint32_t sign = bits >> 63 ? format.sign() : 0;
   if (value != value)
-    return format.kind == SmallFormat::fnuz ? format.nan() : sign | format.nan();
+    return format.kind == SmallFormat::fnuz || format.kind == SmallFormat::finite ? format.nan() : sign | format.nan();
   bits &= ~(uint64_t(1) << 63);
   int exponent = std::max(int(bits >> 52) - 1023, 1 - format.bias);
   uint32_t code = format.largest() + 1;
@@ -131,9 +136,11 @@ template <class C> void fold::load(DType type, const uint8_t *from, int64_t n, C
   case DType::f8e4m3fnuz:
   case DType::f8e5m2:
   case DType::f8e5m2fnuz:
+  case DType::f4e2m1:
     for (int64_t i = 0; i < n; ++i)
       to[i] = C(decodeSmall(type, from[i]));
     return;
+  case DType::i2:
   case DType::i4:
   case DType::i8:
     return loadAs<int8_t>(from, n, to);
@@ -143,9 +150,11 @@ template <class C> void fold::load(DType type, const uint8_t *from, int64_t n, C
     return loadAs<int32_t>(from, n, to);
   case DType::i64:
     return loadAs<int64_t>(from, n, to);
+  case DType::u2:
   case DType::u4:
   case DType::u8:
   case DType::boolean:
+  case DType::f8e8m0:
     return loadAs<uint8_t>(from, n, to);
   case DType::u16:
     return loadAs<uint16_t>(from, n, to);
@@ -202,6 +211,7 @@ template <class C> void fold::store(DType type, const C *from, int64_t n, uint8_
   case DType::f8e4m3fnuz:
   case DType::f8e5m2:
   case DType::f8e5m2fnuz:
+  case DType::f4e2m1:
     for (int64_t i = 0; i < n; ++i)
       to[i] = encodeSmall(type, double(from[i]), saturate);
     return;
@@ -209,13 +219,15 @@ template <class C> void fold::store(DType type, const C *from, int64_t n, uint8_
     for (int64_t i = 0; i < n; ++i)
       to[i] = from[i] != 0;
     return;
+  case DType::i2:
   case DType::i4:
-    for (int64_t i = 0; i < n; ++i)
-      to[i] = uint8_t(int8_t(toInteger<int8_t>(from[i]) << 4) >> 4);
+    for (int64_t i = 0, shift = 8 - bitWidth(type); i < n; ++i)
+      to[i] = uint8_t(int8_t(toInteger<int8_t>(from[i]) << shift) >> shift);
     return;
+  case DType::u2:
   case DType::u4:
-    for (int64_t i = 0; i < n; ++i)
-      to[i] = toInteger<uint8_t>(from[i]) & 15;
+    for (int64_t i = 0, mask = (1 << bitWidth(type)) - 1; i < n; ++i)
+      to[i] = toInteger<uint8_t>(from[i]) & mask;
     return;
   case DType::i8:
     return storeAs<int8_t>(from, n, to);
@@ -226,6 +238,7 @@ template <class C> void fold::store(DType type, const C *from, int64_t n, uint8_
   case DType::i64:
     return storeAs<int64_t>(from, n, to);
   case DType::u8:
+  case DType::f8e8m0:
     return storeAs<uint8_t>(from, n, to);
   case DType::u16:
     return storeAs<uint16_t>(from, n, to);

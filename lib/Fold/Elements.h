@@ -14,7 +14,7 @@ using Dims = llvm::SmallVector<int64_t>;
 enum class Compute { floating, natural, integer };
 Compute computeOf(DType type);
 
-/// Rounds to a float of at most 16 bits and back. `saturate` concerns the 8-bit ones.
+/// Rounds to a float of at most 16 bits and back. `saturate` concerns the 8-bit ones; that of 4 bits always does.
 uint32_t encodeSmall(DType type, double value, bool saturate = true);
 double decodeSmall(DType type, uint32_t bits);
 
@@ -24,7 +24,8 @@ template <class C> void load(DType type, const uint8_t *from, int64_t n, C *to);
 /// the least i32 or i64, as x86 gives), integers keep their low bits, bool is "not zero".
 template <class C> void store(DType type, const C *from, int64_t n, uint8_t *to, bool saturate = true);
 
-/// An operand, or a result in the making. i4 and u4 take a byte an element here (sign-extended).
+/// An operand, or a result in the making. The packed types take a byte an element here (i4 and i2 extended).
+/// f8e8m0 is its bits: only moved and reinterpreted.
 struct Tensor {
   DType type = DType::none;
   Dims dims;

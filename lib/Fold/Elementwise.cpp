@@ -372,6 +372,17 @@ static Tensor select(SelectOp op, const Tensor &c, const Tensor &a, const Tensor
   return out;
 }
 
+/// The same bits as another type. A packed type's elements are a byte here, extended as the type asks.
+static Tensor bitcast(const Tensor &x, DType to) {
+  Tensor out = x;
+  out.type = to;
+  if (!isPacked(to) || to == x.type)
+    return out;
+  out.owned = std::make_shared<std::vector<uint8_t>>(unpackElements(to, packElements(x.type, x.bytes), x.bytes.size()));
+  out.bytes = *out.owned;
+  return out;
+}
+
 Results fold::evaluateElementwise(Operation *op, Operands operands) {
   if (auto o = dyn_cast<UnaryOp>(op))
     return std::vector<Tensor>{withCompute(operands[0].type, [&]<class C>() { return unary<C>(o, operands[0]); })};
@@ -379,6 +390,8 @@ Results fold::evaluateElementwise(Operation *op, Operands operands) {
     return binary(o, operands[0], operands[1]);
   if (auto o = dyn_cast<SelectOp>(op))
     return std::vector<Tensor>{select(o, operands[0], operands[1], operands[2])};
+  if (isa<BitcastOp>(op))
+    return std::vector<Tensor>{bitcast(operands[0], resultType(op))};
   auto cast = llvm::cast<CastOp>(op);
   DType to = resultType(op);
   if (to == operands[0].type)

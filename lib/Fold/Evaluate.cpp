@@ -12,7 +12,7 @@ static Evaluator evaluatorOf(Operation *op) {
   if (op->hasAttr("packed_kernel") || op->hasAttr("packed_k"))
     return nullptr; // the weights' order is the kernels' business
   return TypeSwitch<Operation *, Evaluator>(op)
-      .Case<UnaryOp, BinaryOp, SelectOp, CastOp>([](auto) { return evaluateElementwise; })
+      .Case<UnaryOp, BinaryOp, SelectOp, CastOp, BitcastOp>([](auto) { return evaluateElementwise; })
       .Case<TransposeOp, ReshapeOp, SqueezeOp, UnsqueezeOp, FlattenOp, ExpandOp, TileOp, ConcatOp, SplitOp, SliceOp,
             PadOp, ShapeOp, SizeOp, RangeOp, FillOp, IotaOp>([](auto) { return evaluateMovement; })
       .Case<GatherOp, GatherElementsOp, GatherNDOp, ScatterElementsOp, ScatterNDOp>(
@@ -28,7 +28,7 @@ static Evaluator evaluatorOf(Operation *op) {
 
 bool mrcc::canEvaluate(Operation *op) { return evaluatorOf(op) != nullptr; }
 
-/// One byte an element for i4 and u4.
+/// One byte an element of the packed types.
 static Tensor toTensor(const ConstantData &data) {
   Tensor t;
   if (!data.type)
@@ -37,23 +37,11 @@ static Tensor toTensor(const ConstantData &data) {
   t.dims.assign(data.type.getShape().begin(), data.type.getShape().end());
   t.splat = data.isSplat;
   t.bytes = data.bytes;
-  if (bitWidth(t.type) != 4)
+  if (!isPacked(t.type))
     return t;
-  int64_t n = t.splat ? 1 : t.size();
-  t.owned = std::make_shared<std::vector<uint8_t>>(n);
-  for (int64_t i = 0; i < n; ++i) {
-    uint8_t nibble = data.bytes[i / 2] >> 4 * (i % 2) & 15;
-    (*t.owned)[i] = t.type == DType::i4 ? uint8_t(int8_t(nibble << 4) >> 4) : nibble;
-  }
+  t.owned = std::make_shared<std::vector<uint8_t>>(unpackElements(t.type, data.bytes, t.splat ? 1 : t.size()));
   t.bytes = *t.owned;
   return t;
-}
-
-static std::vector<uint8_t> packNibbles(ArrayRef<uint8_t> bytes) {
-  std::vector<uint8_t> out((bytes.size() + 1) / 2);
-  for (size_t i = 0; i < bytes.size(); ++i)
-    out[i / 2] |= (bytes[i] & 15) << 4 * (i % 2);
-  return out;
 }
 
 llvm::Expected<std::vector<Evaluated>> mrcc::evaluate(Operation *op, ArrayRef<ConstantData> operands) {
@@ -73,8 +61,8 @@ llvm::Expected<std::vector<Evaluated>> mrcc::evaluate(Operation *op, ArrayRef<Co
   std::vector<Evaluated> out;
   for (auto [tensor, type] : llvm::zip_equal(*results, op->getResultTypes())) {
     Evaluated e{cast<RankedTensorType>(type), {}, tensor.splat};
-    if (bitWidth(tensor.type) == 4)
-      e.bytes = packNibbles(tensor.bytes);
+    if (isPacked(tensor.type))
+      e.bytes = packElements(tensor.type, tensor.bytes);
     else if (tensor.owned && tensor.owned.use_count() == 1 && tensor.owned->size() == tensor.bytes.size())
       e.bytes = std::move(*tensor.owned);
     else

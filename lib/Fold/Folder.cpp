@@ -12,8 +12,8 @@ using namespace mrcc;
 static bool onlyMoves(Operation *op) {
   if (auto resize = dyn_cast<ResizeOp>(op))
     return resize.getMode() == "nearest";
-  return isa<ExpandOp, TileOp, FillOp, RangeOp, IotaOp, PadOp, CastOp, GatherOp, GatherElementsOp, GatherNDOp,
-             ReshapeOp, SqueezeOp, UnsqueezeOp, FlattenOp, TransposeOp, SliceOp, SplitOp>(op);
+  return isa<ExpandOp, TileOp, FillOp, RangeOp, IotaOp, PadOp, CastOp, BitcastOp, GatherOp, GatherElementsOp,
+             GatherNDOp, ReshapeOp, SqueezeOp, UnsqueezeOp, FlattenOp, TransposeOp, SliceOp, SplitOp>(op);
 }
 
 /// Takes more than a pass over the result to compute.

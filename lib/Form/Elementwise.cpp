@@ -37,6 +37,12 @@ FailureOr<Value> mrcc::lowerCast(CastOp op, OpBuilder &b) {
   return p.loop(typeOf(op.getOutput()), x).getResult(0);
 }
 
+FailureOr<Value> mrcc::lowerBitcast(BitcastOp op, OpBuilder &b) {
+  Point p(b, op.getLoc());
+  uint32_t x = p.load(op.getInput());
+  return p.loop(typeOf(op.getOutput()), p.body.bitcast(toDType(op.getTo()), x)).getResult(0);
+}
+
 FailureOr<Value> mrcc::lowerIota(IotaOp op, OpBuilder &b) {
   Point p(b, op.getLoc());
   return p.loop(typeOf(op.getOutput()), p.body.cast(toDType(op.getType()), p.body.iter(op.getAxis()))).getResult(0);

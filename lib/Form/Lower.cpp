@@ -12,6 +12,7 @@ LogicalResult mrcc::lowerToLaunches(Operation *op) {
                       .Case([&](BinaryOp o) { return lowerBinary(o, b); })
                       .Case([&](SelectOp o) { return lowerSelect(o, b); })
                       .Case([&](CastOp o) { return lowerCast(o, b); })
+                      .Case([&](BitcastOp o) { return lowerBitcast(o, b); })
                       .Case([&](IotaOp o) { return lowerIota(o, b); })
                       .Case([&](FillOp o) { return lowerFill(o, b); })
                       .Case([&](ReduceOp o) { return lowerReduce(o, b); })

@@ -10,6 +10,7 @@ mlir::FailureOr<mlir::Value> lowerUnary(UnaryOp op, mlir::OpBuilder &b);
 mlir::FailureOr<mlir::Value> lowerBinary(BinaryOp op, mlir::OpBuilder &b);
 mlir::FailureOr<mlir::Value> lowerSelect(SelectOp op, mlir::OpBuilder &b);
 mlir::FailureOr<mlir::Value> lowerCast(CastOp op, mlir::OpBuilder &b);
+mlir::FailureOr<mlir::Value> lowerBitcast(BitcastOp op, mlir::OpBuilder &b);
 mlir::FailureOr<mlir::Value> lowerIota(IotaOp op, mlir::OpBuilder &b);
 mlir::FailureOr<mlir::Value> lowerFill(FillOp op, mlir::OpBuilder &b);
 

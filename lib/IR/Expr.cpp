@@ -18,6 +18,7 @@ bool isFloat(DType type) {
   case DType::f8e4m3fnuz:
   case DType::f8e5m2:
   case DType::f8e5m2fnuz:
+  case DType::f4e2m1:
     return true;
   default:
     return false;
@@ -31,6 +32,8 @@ bool isUnsigned(DType type) {
   case DType::u32:
   case DType::u64:
   case DType::u4:
+  case DType::u2:
+  case DType::f8e8m0:
   case DType::boolean:
     return true;
   default:
@@ -54,6 +57,8 @@ const llvm::fltSemantics &floatSemantics(DType type) {
     return llvm::APFloat::Float8E5M2();
   case DType::f8e5m2fnuz:
     return llvm::APFloat::Float8E5M2FNUZ();
+  case DType::f4e2m1:
+    return llvm::APFloat::Float4E2M1FN();
   default:
     return llvm::APFloat::IEEEdouble();
   }
@@ -274,6 +279,10 @@ uint32_t Expr::cast(DType type, uint32_t x) {
   return add({ExprNode::Op::cast, type, 0, 0, {x}});
 }
 
+uint32_t Expr::bitcast(DType type, uint32_t x) {
+  return nodes[x].type == type ? x : add({ExprNode::Op::bitcast, type, 0, 0, {x}});
+}
+
 uint32_t Expr::clampIndex(uint32_t x, uint32_t n) {
   if (isConstant(nodes[x]) && isConstant(nodes[n]))
     return integer(DType::i64, std::min(std::max<int64_t>(nodes[x].bits, 0), int64_t(nodes[n].bits) - 1));
@@ -316,6 +325,9 @@ std::vector<uint32_t> Expr::inlineExpr(const Expr &other, llvm::ArrayRef<uint32_
       break;
     case ExprNode::Op::cast:
       made = node.imm ? add(node) : cast(node.type, node.args[0]);
+      break;
+    case ExprNode::Op::bitcast:
+      made = bitcast(node.type, node.args[0]);
       break;
     case ExprNode::Op::clamp_index:
       made = clampIndex(node.args[0], node.args[1]);

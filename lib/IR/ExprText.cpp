@@ -51,6 +51,8 @@ static llvm::StringRef opName(const ExprNode &node) {
     return "select";
   case Op::cast:
     return node.imm ? "cast_wrapping" : "cast";
+  case Op::bitcast:
+    return "bitcast";
   case Op::clamp_index:
     return "clamp_index";
   }
@@ -180,6 +182,10 @@ llvm::Error Parser::operation(ExprNode &node, llvm::StringRef name) {
     node.imm = name == "cast_wrapping";
     return llvm::Error::success();
   }
+  if (name == "bitcast") {
+    as(Op::bitcast);
+    return llvm::Error::success();
+  }
   if (auto kind = symbolizeUnaryKind(name)) {
     as(Op::unary);
     node.imm = uint32_t(*kind);
@@ -295,6 +301,14 @@ llvm::Error Parser::check(const ExprNode &node, llvm::StringRef name) {
     return own(expr.nodes[node.args[1]].type);
   case Op::cast:
     return expectArgs(node, name, 1);
+  case Op::bitcast: {
+    if (llvm::Error e = expectArgs(node, name, 1))
+      return e;
+    DType from = expr.nodes[node.args[0]].type;
+    if (bitWidth(from) != bitWidth(node.type))
+      return fail(where() + name + " of " + toString(from) + " to " + toString(node.type) + ", which is not as wide");
+    return llvm::Error::success();
+  }
   case Op::clamp_index:
     if (llvm::Error e = expectArgs(node, name, 2))
       return e;

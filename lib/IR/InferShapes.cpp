@@ -156,7 +156,18 @@ LogicalResult SelectOp::inferShapes(SmallVectorImpl<Type> &types) {
   return dims ? give(types, *dims, typeOf(getA()).getElementType()) : failure();
 }
 
-LogicalResult CastOp::inferShapes(SmallVectorImpl<Type> &types) { return give(types, dimsOf(getInput()), getTo()); }
+LogicalResult CastOp::inferShapes(SmallVectorImpl<Type> &types) {
+  if (isa<Float8E8M0FNUType>(getTo()) || isa<Float8E8M0FNUType>(typeOf(getInput()).getElementType()))
+    return shapeError(*this) << "f8E8M0FNU is not cast, its bits are computed with";
+  return give(types, dimsOf(getInput()), getTo());
+}
+
+LogicalResult BitcastOp::inferShapes(SmallVectorImpl<Type> &types) {
+  Type from = typeOf(getInput()).getElementType();
+  if (bitWidth(toDType(from)) != bitWidth(toDType(getTo())))
+    return shapeError(*this) << "expected a type as wide as " << from << ", got " << getTo();
+  return give(types, dimsOf(getInput()), getTo());
+}
 
 //===-- reductions ------------------------------------------------------------------------------------------------===//
 

@@ -65,22 +65,26 @@ static ConstantData unpackDense(DenseElementsAttr dense) {
     data.keeper = bytes;
     return data;
   }
-  if (unsigned width = element.getIntOrFloatBitWidth(); width < 8) { // i4: one value a byte inside MLIR
-    auto bytes = std::make_shared<std::vector<uint8_t>>();
-    size_t i = 0;
-    auto put = [&](APInt v) {
-      uint8_t nibble = v.getZExtValue() & 15;
-      if (i++ % 2 == 0)
-        bytes->push_back(nibble);
-      else
-        bytes->back() |= nibble << 4;
+  if (DType type = toDType(element); isPacked(type)) { // one value a byte inside MLIR
+    std::vector<uint8_t> loose;
+    auto put = [&](auto zero) {
+      using Element = decltype(zero);
+      auto bits = [](const Element &v) {
+        if constexpr (std::is_same_v<Element, APFloat>)
+          return uint8_t(v.bitcastToAPInt().getZExtValue());
+        else
+          return uint8_t(v.getZExtValue());
+      };
+      if (dense.isSplat())
+        return loose.push_back(bits(dense.getSplatValue<Element>()));
+      for (const Element &v : dense.getValues<Element>())
+        loose.push_back(bits(v));
     };
-    if (dense.isSplat()) {
-      put(dense.getSplatValue<APInt>());
-    } else {
-      for (APInt v : dense.getValues<APInt>())
-        put(v);
-    }
+    if (isa<FloatType>(element))
+      put(APFloat(0.0));
+    else
+      put(APInt());
+    auto bytes = std::make_shared<std::vector<uint8_t>>(packElements(type, loose));
     data.bytes = *bytes;
     data.keeper = bytes;
     return data;
@@ -189,14 +193,20 @@ static TypedAttr denseAttr(RankedTensorType type, ArrayRef<uint8_t> bytes, bool 
     SmallVector<bool> values(bytes.begin(), bytes.end());
     return splat ? DenseElementsAttr::get(type, values[0]) : DenseElementsAttr::get(type, ArrayRef<bool>(values));
   }
-  if (type.getElementType().getIntOrFloatBitWidth() < 8) {
-    auto element = cast<IntegerType>(type.getElementType());
-    if (splat)
-      return DenseElementsAttr::get(type, APInt(element.getWidth(), bytes[0] & 15));
+  if (DType packed = toDType(type.getElementType()); isPacked(packed)) {
+    unsigned width = bitWidth(packed);
+    auto floating = dyn_cast<FloatType>(type.getElementType());
     SmallVector<APInt> values;
-    for (int64_t i = 0, n = type.getNumElements(); i < n; ++i)
-      values.push_back(APInt(element.getWidth(), bytes[i / 2] >> 4 * (i % 2) & 15));
-    return DenseElementsAttr::get(type, values);
+    SmallVector<APFloat> floats;
+    for (uint8_t v : unpackElements(packed, bytes, splat ? 1 : type.getNumElements())) {
+      APInt bits(width, v, /*isSigned=*/false, /*implicitTrunc=*/true);
+      if (floating)
+        floats.push_back(APFloat(floating.getFloatSemantics(), bits));
+      else
+        values.push_back(bits);
+    }
+    return floating ? DenseElementsAttr::get(type, ArrayRef<APFloat>(floats))
+                    : DenseElementsAttr::get(type, ArrayRef<APInt>(values));
   }
   return DenseElementsAttr::getFromRawBuffer(type, {reinterpret_cast<const char *>(bytes.data()), bytes.size()});
 }
@@ -277,12 +287,18 @@ DType mrcc::toDType(Type t) {
     return DType::f8e5m2;
   if (isa<Float8E5M2FNUZType>(t))
     return DType::f8e5m2fnuz;
+  if (isa<Float8E8M0FNUType>(t))
+    return DType::f8e8m0;
+  if (isa<Float4E2M1FNType>(t))
+    return DType::f4e2m1;
   auto i = dyn_cast<IntegerType>(t);
   if (!i)
     return DType::none;
   switch (i.getWidth()) {
   case 1:
     return DType::boolean;
+  case 2:
+    return i.isUnsigned() ? DType::u2 : DType::i2;
   case 4:
     return i.isUnsigned() ? DType::u4 : DType::i4;
   case 8:
@@ -340,15 +356,23 @@ Type mrcc::toType(MLIRContext *c, DType type) {
     return integer(4);
   case DType::u4:
     return natural(4);
+  case DType::f8e8m0:
+    return Float8E8M0FNUType::get(c);
+  case DType::f4e2m1:
+    return Float4E2M1FNType::get(c);
+  case DType::i2:
+    return integer(2);
+  case DType::u2:
+    return natural(2);
   case DType::none:
     break;
   }
   return nullptr;
 }
 
-static constexpr const char *dtypeNames[] = {"none",     "f32",        "f64",    "f16",        "bf16", "i8",  "i16",
-                                             "i32",      "i64",        "u8",     "u16",        "u32",  "u64", "bool",
-                                             "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "i4",   "u4"};
+static constexpr const char *dtypeNames[] = {
+    "none", "f32",  "f64",      "f16",        "bf16",   "i8",         "i16", "i32", "i64",    "u8",     "u16", "u32",
+    "u64",  "bool", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "i4",  "u4",  "f8e8m0", "f4e2m1", "i2",  "u2"};
 
 StringRef mrcc::toString(DType type) {
   return size_t(type) < std::size(dtypeNames) ? dtypeNames[size_t(type)] : "unknown";
@@ -359,6 +383,25 @@ std::optional<DType> mrcc::parseDType(StringRef text) {
     if (text == dtypeNames[i])
       return DType(i);
   return std::nullopt;
+}
+
+std::vector<uint8_t> mrcc::packElements(DType type, ArrayRef<uint8_t> loose) {
+  const unsigned bits = bitWidth(type), perByte = 8 / bits, mask = (1u << bits) - 1;
+  std::vector<uint8_t> out((loose.size() + perByte - 1) / perByte);
+  for (size_t i = 0; i < loose.size(); ++i)
+    out[i / perByte] |= (loose[i] & mask) << bits * (i % perByte);
+  return out;
+}
+
+std::vector<uint8_t> mrcc::unpackElements(DType type, ArrayRef<uint8_t> packed, size_t count) {
+  const unsigned bits = bitWidth(type), perByte = 8 / bits, mask = (1u << bits) - 1;
+  const bool extend = type == DType::i4 || type == DType::i2;
+  std::vector<uint8_t> out(count);
+  for (size_t i = 0; i < count; ++i) {
+    uint8_t v = packed[i / perByte] >> bits * (i % perByte) & mask;
+    out[i] = extend && v >> (bits - 1) ? v | ~mask : v;
+  }
+  return out;
 }
 
 size_t mrcc::byteSize(RankedTensorType type) {

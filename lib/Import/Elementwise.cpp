@@ -70,18 +70,30 @@ static void isInf(NodeContext &c) {
 
 static void where(NodeContext &c) { c.result(c.select(c.in(0), c.in(1), c.in(2))); }
 
+static void convert(NodeContext &c, Type to) {
+  std::string mode = c.text("round_mode", "up");
+  if (mode != "up" && mode != "down" && mode != "nearest")
+    return c.invalid("round_mode is '" + mode + "', expected up, down or nearest");
+  c.result(c.cast(c.in(0), to, c.integer("saturate", 1), mode));
+}
+
 static void castTo(NodeContext &c) {
   if (c.opset < 6) // a name then, a number later
     return c.unsupported("Cast of opset " + Twine(c.opset));
-  Value v = c.in(0);
-  Type to = c.toElement(c.integer("to", 0));
-  c.result(c.element(v) == to ? v : c.make<CastOp>(v, to, bool(c.integer("saturate", 1))));
+  convert(c, c.toElement(c.integer("to", 0)));
 }
 
-static void castLike(NodeContext &c) {
+static void castLike(NodeContext &c) { convert(c, c.element(c.in(1))); }
+
+static void bitCast(NodeContext &c) {
   Value v = c.in(0);
-  Type to = c.element(c.in(1));
-  c.result(c.element(v) == to ? v : c.make<CastOp>(v, to, bool(c.integer("saturate", 1))));
+  Type to = c.toElement(c.integer("to", 0));
+  if (!c)
+    return;
+  unsigned have = bitWidth(toDType(c.element(v))), want = bitWidth(toDType(to));
+  if (have != want)
+    return c.invalid("it reinterprets elements of " + Twine(have) + " bits as " + Twine(want));
+  c.result(c.element(v) == to ? v : c.make<BitcastOp>(v, to));
 }
 
 static void identity(NodeContext &c) { c.result(c.in(0)); }
@@ -159,6 +171,7 @@ void mrcc::addElementwise(HandlerTable &t) {
   t.add("Where", where);
   t.add("Cast", castTo);
   t.add("CastLike", castLike);
+  t.add("BitCast", bitCast);
   t.add("Identity", identity);
   t.add("Dropout", dropout);
 }

@@ -153,7 +153,51 @@ Value NodeContext::settle(Operation *op) {
   return makeConstant(builder, loc, makeConstantAttr(t, known->bytes, known->isSplat));
 }
 
-Value NodeContext::cast(Value v, Type to) { return element(v) == to ? v : make<CastOp>(v, to); }
+/// f8E8M0FNU -> f32: its bits are those of the exponent. 0 is subnormal there, 255 is NaN.
+static Value fromPowerOfTwo(NodeContext &c, Value v) {
+  Type u8 = IntegerType::get(c.builder.getContext(), 8, IntegerType::Unsigned), i32 = c.builder.getI32Type();
+  Value code = c.cast(c.make<BitcastOp>(v, u8), i32), bits = c.binary(BinaryKind::shift_left, code, 23);
+  bits = c.select(c.binary(BinaryKind::eq, code, 0), c.scalar(0x400000, bits), bits);
+  bits = c.select(c.binary(BinaryKind::eq, code, 255), c.scalar(0x7fc00000, bits), bits);
+  return c.make<BitcastOp>(bits, c.builder.getF32Type());
+}
+
+/// f32 -> f8E8M0FNU; the sign is dropped. What is beyond its ends, infinity and zero among it, becomes the nearer end
+/// (saturating) or NaN.
+static Value toPowerOfTwo(NodeContext &c, Value v, Type to, bool saturate, StringRef roundMode) {
+  Type u8 = IntegerType::get(c.builder.getContext(), 8, IntegerType::Unsigned), i32 = c.builder.getI32Type();
+  Value size = c.binary(BinaryKind::bitwise_and, c.make<BitcastOp>(v, i32), 0x7fffffff);
+  Value exponent = c.binary(BinaryKind::shift_right, size, 23);
+  Value fraction = c.binary(BinaryKind::bitwise_and, size, 0x7fffff);
+  // Below the least normal number the fraction counts from 0, not from 1: 0x400000 is 2^-127, the end.
+  Value subnormal = c.binary(BinaryKind::eq, exponent, 0);
+  auto limit = [&](double normal, double below) {
+    return c.select(subnormal, c.scalar(below, size), c.scalar(normal, size));
+  };
+  Value code = exponent;
+  if (roundMode == "up")
+    code = c.add(code, c.cast(c.binary(BinaryKind::gt, fraction, limit(0, 0x400000)), i32));
+  else if (roundMode == "nearest")
+    code = c.add(code, c.cast(c.binary(BinaryKind::ge, fraction, limit(0x400000, 0x600000)), i32));
+  if (saturate) {
+    code = c.binary(BinaryKind::min, code, 254);
+  } else {
+    code = c.binary(BinaryKind::min, code, 255);
+    code = c.select(c.binary(BinaryKind::lt, size, 0x400000), c.scalar(255, code), code);
+  }
+  code = c.select(c.unary(UnaryKind::is_nan, v), c.scalar(255, code), code);
+  return c.make<BitcastOp>(c.cast(code, u8), to);
+}
+
+Value NodeContext::cast(Value v, Type to, bool saturate, StringRef roundMode) {
+  if (element(v) == to)
+    return v;
+  if (isa<Float8E8M0FNUType>(element(v)))
+    return cast(fromPowerOfTwo(*this, v), to, saturate, roundMode);
+  if (isa<Float8E8M0FNUType>(to))
+    return toPowerOfTwo(*this, cast(v, builder.getF32Type()), to, saturate, roundMode);
+  return make<CastOp>(v, to, saturate);
+}
 
 Value NodeContext::transpose(Value v, ArrayRef<int64_t> perm) {
   for (size_t i = 0; i < perm.size(); ++i)

@@ -96,7 +96,8 @@ public:
   mlir::Value select(mlir::Value condition, mlir::Value a, mlir::Value b) { return make<SelectOp>(condition, a, b); }
   mlir::Value scalar(double value, mlir::Value like) { return makeScalar(builder, loc, element(like), value); }
   mlir::Value constant(llvm::ArrayRef<int64_t> values) { return makeIntegers(builder, loc, values); }
-  mlir::Value cast(mlir::Value v, mlir::Type to);                     // v itself where it has this element type
+  /// v itself where it has this element type. `roundMode` (up, down, nearest) concerns f8E8M0FNU.
+  mlir::Value cast(mlir::Value v, mlir::Type to, bool saturate = true, llvm::StringRef roundMode = "up");
   mlir::Value transpose(mlir::Value v, llvm::ArrayRef<int64_t> perm); // v itself for the identity
   mlir::Value reshape(mlir::Value v, llvm::ArrayRef<int64_t> dims) { return make<ReshapeOp>(v, constant(dims)); }
   mlir::Value reshapeTo(mlir::Value v, llvm::ArrayRef<Dim> dims);

@@ -66,8 +66,8 @@ static void quantizeLinear(NodeContext &c) {
     precision = c.toElement(c.integer("precision", 0));
   scale = spread(c, scale, x, axis, block);
   Value scaled = c.div(c.cast(x, precision), c.cast(scale, precision));
-  if (isa<FloatType>(type)) // f8: the zero point is zero
-    return c.result(c.make<CastOp>(scaled, type, bool(c.integer("saturate", 1))));
+  if (isa<FloatType>(type)) // f8, f4: the zero point is zero
+    return c.result(c.cast(scaled, type, c.integer("saturate", 1)));
   if (!isa<IntegerType>(type) || c.element(x).isInteger())
     return c.unsupported("its types");
   Value rounded = c.unary(UnaryKind::round_even, c.cast(scaled, precision.isF64() ? precision : f32));

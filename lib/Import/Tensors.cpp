@@ -57,6 +57,14 @@ DType mrcc::onnx::toDType(int32_t type) {
     return DType::i4;
   case Proto::UINT4:
     return DType::u4;
+  case Proto::FLOAT8E8M0:
+    return DType::f8e8m0;
+  case Proto::FLOAT4E2M1:
+    return DType::f4e2m1;
+  case Proto::INT2:
+    return DType::i2;
+  case Proto::UINT2:
+    return DType::u2;
   default:
     return DType::none;
   }
@@ -176,7 +184,7 @@ static std::vector<uint8_t> typedBytes(const Proto &proto, DType type) {
   case DType::u16:
     return narrow<uint16_t>(proto.int32_data());
   default:
-    return narrow<uint8_t>(proto.int32_data()); // 8 bits; 4 bits lie two in an element
+    return narrow<uint8_t>(proto.int32_data()); // 8 bits; packed types fill the low 8 bits of an element
   }
 }
 
@@ -231,7 +239,7 @@ llvm::Expected<Tensor> mrcc::onnx::readSparse(::onnx::SparseTensorProto &proto, 
   out.onnxType = values->onnxType;
   out.type = values->type;
   out.dims.assign(proto.dims().begin(), proto.dims().end());
-  if (out.type == DType::none || bitWidth(out.type) < 8)
+  if (out.type == DType::none || isPacked(out.type))
     return importError(ImportError::unsupported, "sparse tensor '" + out.name + "' of " + typeName(out.onnxType));
   size_t rank = out.dims.size(), width = bitWidth(out.type) / 8, count = values->bytes.size() / width;
   auto bytes = rank <= maxRank ? denseBytes(out.type, out.dims) : std::nullopt;

@@ -1,6 +1,6 @@
-// Expression nodes as arith and vector ops. Values: floats as they are, integers signless, bool i1, i4 and u4 in i8
-// (extended), bf16 as its bits (i16), f8 as raw bytes (only moved and cast). f16 and bf16 are computed in f32 and
-// rounded after every node.
+// Expression nodes as arith and vector ops. Values: floats as they are, integers signless, bool i1, packed types in i8
+// (extended), bf16 as its bits (i16), f8 and f4 as raw bytes (only moved and cast). f16 and bf16 are computed in f32
+// and rounded after every node.
 #include "VectorMath.h"
 #include "mlir/IR/Matchers.h"
 #include "mrcc/Kernels/KernelBuilder.h"
@@ -15,7 +15,7 @@ using Op = ExprNode::Op;
 namespace {
 
 bool isHalf(DType type) { return type == DType::f16 || type == DType::bf16; }
-bool isFloat8(DType type) { return isFloat(type) && bitWidth(type) == 8; }
+bool isRawFloat(DType type) { return isFloat(type) && bitWidth(type) <= 8; }
 
 /// The value of a constant scalar or splat.
 std::optional<double> constantFloat(Num x) {
@@ -329,15 +329,16 @@ Num toSingle(Num x, DType from) {
   return {*x.kb, x.kb->toF32(x.v)};
 }
 
-// An f8 number as f32: the bits of exponent and significand move into f32's place, a multiplication corrects the bias
-// and makes normal numbers of subnormal ones.
-Num fromFloat8(Num raw, DType type) {
+// An f8 or f4 number as f32: the bits of exponent and significand move into f32's place, a multiplication corrects the
+// bias and makes normal numbers of subnormal ones.
+Num fromRawFloat(Num raw, DType type) {
   Type i32 = raw.kb->b.getI32Type();
   const llvm::fltSemantics &semantics = floatSemantics(type);
   unsigned mantissa = llvm::APFloat::semanticsPrecision(semantics) - 1;
   int bias = 1 - llvm::APFloat::semanticsMinExponent(semantics);
-  Num i = raw.op<arith::ExtUIOp>(raw.typeOf(i32), raw.v), size = i & i.integer(0x7f),
-      sign = (i & i.integer(0x80)) << 24;
+  const unsigned width = bitWidth(type);
+  Num i = raw.op<arith::ExtUIOp>(raw.typeOf(i32), raw.v), size = i & i.integer((1 << (width - 1)) - 1),
+      sign = (i & i.integer(1 << (width - 1))) << (32 - width);
   Num scaled = (size << (23 - mantissa)).asFloat();
   Num v = scaled * scaled.real(std::ldexp(1.0, 127 - bias));
   Num nan = v.real(NAN);
@@ -349,19 +350,24 @@ Num fromFloat8(Num raw, DType type) {
     v = select(size == size.integer(0x7c), v.real(HUGE_VAL), v);
     v = select(size.op<arith::CmpIOp>(arith::CmpIPredicate::sgt, size.v, size.integer(0x7c).v), nan, v);
     break;
+  case DType::f4e2m1: // every number is finite
+    break;
   default:
     return select(i == i.integer(0x80), nan, (v.bits() | sign).asFloat()); // fnuz: one NaN, no -0
   }
   return (v.bits() | sign).asFloat();
 }
 
-// f32 -> f8, to nearest even. Above the largest number: the largest one (saturating) or NaN (infinity for e5m2).
-Num toFloat8(Num x, DType type, bool saturate) {
+// f32 -> f8 or f4, to nearest even. Above the largest number: the largest one (saturating) or NaN (infinity for e5m2).
+// f4 always saturates and makes -0 of NaN.
+Num toRawFloat(Num x, DType type, bool saturate) {
   const llvm::fltSemantics &semantics = floatSemantics(type);
   unsigned mantissa = llvm::APFloat::semanticsPrecision(semantics) - 1;
   int minExponent = llvm::APFloat::semanticsMinExponent(semantics), bias = 1 - minExponent;
-  bool fnuz = type == DType::f8e4m3fnuz || type == DType::f8e5m2fnuz;
-  Num bits = x.bits(), size = bits & bits.integer(0x7fffffff), sign = (bits >> 24) & bits.integer(0x80);
+  bool fnuz = type == DType::f8e4m3fnuz || type == DType::f8e5m2fnuz, finite = type == DType::f4e2m1;
+  const unsigned width = bitWidth(type);
+  Num bits = x.bits(), size = bits & bits.integer(0x7fffffff),
+      sign = (bits >> (32 - width)) & bits.integer(1 << (width - 1));
   unsigned drop = 23 - mantissa;
   Num odd = (size >> drop) & bits.integer(1);
   int64_t rebias = int64_t(127 - bias) << 23;
@@ -371,12 +377,12 @@ Num toFloat8(Num x, DType type, bool saturate) {
   Num anchored = abs(x) + x.real(anchor);
   Num subnormal = anchored.bits() - x.real(anchor).bits();
   Num r = select(abs(x) < x.real(std::ldexp(1.0, minExponent)), subnormal, normal);
-  int64_t largest = type == DType::f8e4m3fn ? 0x7e : type == DType::f8e5m2 ? 0x7b : 0x7f;
-  int64_t nan = fnuz ? 0x80 : 0x7f;
+  int64_t largest = type == DType::f8e4m3fn ? 0x7e : type == DType::f8e5m2 ? 0x7b : finite ? 7 : 0x7f;
+  int64_t nan = fnuz ? 0x80 : finite ? 8 : 0x7f;
   Num over = (r > bits.integer(largest)) | (size > bits.integer(0x7f000000)); // far beyond: the sum wraps
   Num infinite = size == bits.integer(0x7f800000);
   int64_t beyond = type == DType::f8e5m2 ? 0x7c : nan;
-  if (saturate) { // infinity saturates, too
+  if (saturate || finite) { // infinity saturates, too
     r = select(over | infinite, bits.integer(largest), r);
   } else {
     r = select(over | infinite, bits.integer(beyond), r);
@@ -389,7 +395,7 @@ Num toFloat8(Num x, DType type, bool saturate) {
       signedResult = select(over | infinite, bits.integer(nan), signedResult);
     signedResult = select(isNan, bits.integer(nan), signedResult);
   } else {
-    signedResult = select(isNan, bits.integer(nan) | sign, signedResult);
+    signedResult = select(isNan, finite ? bits.integer(nan) : bits.integer(nan) | sign, signedResult);
   }
   return x.op<arith::TruncIOp>(x.typeOf(x.kb->b.getI8Type()), signedResult.v);
 }
@@ -403,12 +409,25 @@ Num resizeInteger(Num x, Type to, bool natural) {
   return natural ? x.op<arith::ExtUIOp>(x.typeOf(to), x.v) : x.op<arith::ExtSIOp>(x.typeOf(to), x.v);
 }
 
-/// i8 to the four bits of i4 or u4, extended again.
-Num wrapNibble(Num x, DType type) {
-  if (type == DType::u4)
-    return x & x.integer(15);
-  Num high = x << 4;
-  return high.op<arith::ShRSIOp>(high.v, high.integer(4).v);
+/// i8 to the low bits of a packed type, extended again.
+Num wrapPacked(Num x, DType type) {
+  const unsigned bits = bitWidth(type);
+  if (type != DType::i4 && type != DType::i2)
+    return x & x.integer((1 << bits) - 1);
+  Num high = x << (8 - bits);
+  return high.op<arith::ShRSIOp>(high.v, high.integer(8 - bits).v);
+}
+
+/// The same bits; `to` is as wide.
+Num bitcastNum(Num x, DType from, DType to) {
+  Type element = valueType(x.kb->b.getContext(), to);
+  if (from == DType::boolean)
+    return x.op<arith::ExtUIOp>(x.typeOf(element), x.v);
+  if (to == DType::boolean)
+    return x != x.integer(0);
+  if (isPacked(to))
+    return wrapPacked(x, to);
+  return element == x.element() ? x : x.op<arith::BitcastOp>(x.typeOf(element), x.v);
 }
 
 Num castNum(Num x, DType from, DType to, bool saturate) {
@@ -416,8 +435,8 @@ Num castNum(Num x, DType from, DType to, bool saturate) {
   Type element = valueType(kb.b.getContext(), to);
   if (from == to)
     return x;
-  if (isFloat8(from)) {
-    x = fromFloat8(x, from);
+  if (isRawFloat(from)) {
+    x = fromRawFloat(x, from);
     from = DType::f32;
   } else if (isHalf(from)) {
     x = toSingle(x, from);
@@ -427,13 +446,13 @@ Num castNum(Num x, DType from, DType to, bool saturate) {
     return x;
   if (to == DType::boolean)
     return x != (isFloat(from) ? x.real(0) : x.integer(0));
-  if (isFloat8(to) || isHalf(to)) {
+  if (isRawFloat(to) || isHalf(to)) {
     Num single = x;
     if (from == DType::f64)
       single = toOdd(x);
     else if (from != DType::f32)
       single = castNum(x, from, DType::f32, saturate);
-    return isHalf(to) ? Num(kb, kb.fromF32(single.v, element)) : toFloat8(single, to, saturate);
+    return isHalf(to) ? Num(kb, kb.fromF32(single.v, element)) : toRawFloat(single, to, saturate);
   }
   if (isFloat(from) && isFloat(to))
     return to == DType::f64 ? x.op<arith::ExtFOp>(x.typeOf(element), x.v) : toSingle(x, from);
@@ -442,7 +461,7 @@ Num castNum(Num x, DType from, DType to, bool saturate) {
                             : x.op<arith::SIToFPOp>(x.typeOf(element), x.v);
   if (!isFloat(from)) {
     Num r = resizeInteger(x, element, isUnsigned(from));
-    return bitWidth(to) == 4 ? wrapNibble(r, to) : r;
+    return isPacked(to) ? wrapPacked(r, to) : r;
   }
   // Towards zero; narrow types through a wider one, so that what does not fit wraps.
   if (to == DType::u64)
@@ -451,7 +470,7 @@ Num castNum(Num x, DType from, DType to, bool saturate) {
   if (to == DType::i32 || to == DType::i64)
     wide = element;
   Num r = resizeInteger(x.op<arith::FPToSIOp>(x.typeOf(wide), x.v), element, false);
-  return bitWidth(to) == 4 ? wrapNibble(r, to) : r;
+  return isPacked(to) ? wrapPacked(r, to) : r;
 }
 
 //===-- nodes -----------------------------------------------------------------------------------------------------===//
@@ -466,7 +485,7 @@ Value emitConstant(KernelBuilder &kb, const ExprNode &node, int64_t lanes) {
     attr = kb.b.getFloatAttr(element, v);
   } else {
     uint64_t bits = node.bits;
-    if (isFloat(node.type)) { // f8, bf16
+    if (isFloat(node.type)) { // f8, f4, bf16
       llvm::APFloat v(llvm::bit_cast<double>(node.bits));
       bool lost;
       v.convert(floatSemantics(node.type), llvm::APFloat::rmNearestTiesToEven, &lost);
@@ -503,7 +522,7 @@ Value emitNode(KernelBuilder &kb, const ExprNode &node, ArrayRef<Value> args, Ar
     auto kind = BinaryKind(node.imm);
     if (!isFloat(argTypes[0])) {
       Num r = integerBinary(kind, x[0], x[1], {isUnsigned(argTypes[0])});
-      return bitWidth(node.type) == 4 ? wrapNibble(r, node.type).v : r.v;
+      return isPacked(node.type) ? wrapPacked(r, node.type).v : r.v;
     }
     if (!isHalf(argTypes[0]))
       return floatBinary(kind, x[0], x[1]).v;
@@ -514,6 +533,8 @@ Value emitNode(KernelBuilder &kb, const ExprNode &node, ArrayRef<Value> args, Ar
     return select(x[0], x[1], x[2]).v;
   case Op::cast:
     return castNum(x[0], argTypes[0], node.type, node.imm == 0).v;
+  case Op::bitcast:
+    return bitcastNum(x[0], argTypes[0], node.type).v;
   case Op::clamp_index: {
     Num low = x[0].op<arith::MaxSIOp>(x[0].v, x[0].integer(0).v);
     return low.op<arith::MinSIOp>(low.v, (x[1] - x[1].integer(1)).v).v;

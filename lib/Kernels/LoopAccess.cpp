@@ -72,18 +72,22 @@ Index Emitter::laneOffset(unsigned view, Index element) const {
   return kb.add(state.offsets[view], kb.mul(element, self->stride(view, plan.vector)));
 }
 
-/// One element. i4 and u4: two a byte, the first in the low half.
+/// One element. Of the packed types several lie in a byte, the first in the lowest bits.
 Value Emitter::loadAt(unsigned view, Index offset) {
   DType type = plan.types[view];
-  if (bitWidth(type) != 4)
+  if (!isPacked(type))
     return kb.load(views[view], {offset});
-  Index byte = kb.div(offset, 2), half = kb.rem(offset, 2);
-  Num raw(kb, kb.load(views[view], {byte}));
-  Num high = raw >> 4, low = raw & raw.integer(15);
-  Num nibble = select(Num(kb, kb.equal(half, 1)), high, low);
-  if (type == DType::u4)
-    return nibble.v;
-  return ((nibble ^ nibble.integer(8)) - nibble.integer(8)).v; // extends the sign
+  const int64_t bits = bitWidth(type), perByte = 8 / bits;
+  Num raw(kb, kb.load(views[view], {kb.div(offset, perByte)}));
+  Num shifted = raw.op<arith::ShRUIOp>(raw.v, packedShift(offset, bits).v);
+  Num element = shifted & raw.integer((1 << bits) - 1), top = raw.integer(1 << (bits - 1));
+  return type == DType::i4 || type == DType::i2 ? ((element ^ top) - top).v : element.v; // extends the sign
+}
+
+/// Where the element's bits lie inside its byte, as i8.
+Num Emitter::packedShift(Index offset, int64_t bits) {
+  Value shift = kb.ssa(kb.mul(kb.rem(offset, 8 / bits), bits));
+  return {kb, arith::IndexCastOp::create(kb.b, kb.loc, kb.b.getI8Type(), shift)};
 }
 
 Value Emitter::gather(unsigned view, llvm::function_ref<Index(int64_t)> offset) {
@@ -180,12 +184,13 @@ void Emitter::store(unsigned view, Value v, int64_t u) {
   bool isVector = isa<VectorType>(v.getType());
   if (!along || !state.lanes) {
     Index at = along ? laneOffset(view, vectorAt(u)) : state.offsets[view];
-    if (bitWidth(plan.types[view]) != 4)
+    if (!isPacked(plan.types[view]))
       return kb.store(v, views[view], {at});
-    Index byte = kb.div(at, 2);
-    Num old(kb, kb.load(views[view], {byte})), nibble = Num(kb, v) & old.integer(15);
-    Num upper = (old & old.integer(15)) | (nibble << 4), lower = (old & old.integer(-16)) | nibble;
-    return kb.store(select(Num(kb, kb.equal(kb.rem(at, 2), 1)), upper, lower).v, views[view], {byte});
+    const int64_t bits = bitWidth(plan.types[view]);
+    Index byte = kb.div(at, 8 / bits);
+    Num old(kb, kb.load(views[view], {byte})), mask = old.integer((1 << bits) - 1), shift = packedShift(at, bits);
+    Num moved = old.op<arith::ShLIOp>((Num(kb, v) & mask).v, shift.v), hole = old.op<arith::ShLIOp>(mask.v, shift.v);
+    return kb.store(((old & (hole ^ old.integer(-1))) | moved).v, views[view], {byte});
   }
   if (!isVector)
     v = kb.splat(v, state.lanes);
@@ -210,7 +215,7 @@ Index Emitter::keptPoints() {
 Value Emitter::kept(uint32_t n, int64_t u, Value stored) {
   DType type = plan.body.nodes[n].type;
   // A point has one element, or the elements of a tile of vectors.
-  const int64_t tileElements = tileVectors * kb.target.vectorBits / bitWidth(type),
+  const int64_t tileElements = tileVectors * kb.target.vectorBits / std::max(8u, bitWidth(type)),
                 elements = plan.vectorReduces() ? 1 : tileElements;
   const int64_t bytes = plan.vectorReduces() ? 8 : tileVectors * kb.target.vectorBits / 8;
   Buffer buffer =

@@ -425,7 +425,8 @@ double Binder::cost(unsigned d) const {
       bool even;
       int64_t step = stepOf(n, dim, even);
       a += access(step, even) * (even ? 1 : 2);
-    } else if (node.op == Op::unary || node.op == Op::binary || node.op == Op::select || node.op == Op::cast) {
+    } else if (node.op == Op::unary || node.op == Op::binary || node.op == Op::select || node.op == Op::cast ||
+               node.op == Op::bitcast) {
       bool heavy = node.op == Op::unary && isFloat(node.type);
       a += (deps[n] & mask ? whole : outside) * (heavy ? 8 : 1);
     }
@@ -726,8 +727,8 @@ void Binder::fill() {
     blockSize = row;
   int64_t items = rows * blocks;
   int64_t perUnit = std::max<int64_t>(1, goal / std::max<int64_t>(1, row * weight));
-  if (llvm::any_of(plan.types, [](DType t) { return bitWidth(t) == 4; }))
-    perUnit = std::max<int64_t>(items, 1); // two elements a byte: one unit writes all
+  if (llvm::any_of(plan.types, isPacked))
+    perUnit = std::max<int64_t>(items, 1); // several elements a byte: one unit writes all
   bound.units = std::max<int64_t>(1, llvm::divideCeil(items, perUnit));
   auto &p = bound.params;
   p.assign(layout.total, 0);

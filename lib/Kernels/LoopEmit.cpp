@@ -47,7 +47,7 @@ void Emitter::analyse() {
       widest = std::max(widest, bitWidth(node.type));
   }
   for (unsigned v = 0; v < plan.types.size(); ++v) {
-    narrow |= bitWidth(plan.types[v]) == 4;
+    narrow |= isPacked(plan.types[v]);
     if (v < plan.outputs && (!plan.vectorReduces() || plan.maps()))
       widest = std::max(widest, bitWidth(plan.types[v]));
   }

@@ -81,6 +81,7 @@ private:
   // LoopAccess.cpp
   Value evaluate(uint32_t node, int64_t u);
   Value loadAt(unsigned view, Index offset);
+  Num packedShift(Index offset, int64_t bits);
   Value gather(unsigned view, llvm::function_ref<Index(int64_t lane)> offset);
   Value loadNode(const ExprNode &node, bool wide, int64_t u);
   Value loadAtNode(const ExprNode &node, bool wide, int64_t u);

@@ -189,6 +189,7 @@ bool Epilogue::heavy(int limit) const {
     case ExprNode::Op::binary:
     case ExprNode::Op::select:
     case ExprNode::Op::cast:
+    case ExprNode::Op::bitcast:
     case ExprNode::Op::clamp_index:
       ++cost;
       break;

@@ -7,7 +7,7 @@
 using namespace mrcc;
 using namespace mrcc::runtime;
 
-static_assert(MRCC_F32 == int(DType::f32) && MRCC_BOOL == int(DType::boolean) && MRCC_U4 == int(DType::u4));
+static_assert(MRCC_F32 == int(DType::f32) && MRCC_BOOL == int(DType::boolean) && MRCC_U2 == int(lastDType));
 
 struct mrcc_error {
   Failure failure;
@@ -126,9 +126,9 @@ const char *mrcc_version(void) { return "mrcc " MRCC_VERSION; }
 uint32_t mrcc_format_version(void) { return formatVersion; }
 
 const char *mrcc_dtype_name(mrcc_dtype dtype) {
-  static const char *const names[] = {"none",     "f32",        "f64",    "f16",        "bf16", "i8",  "i16",
-                                      "i32",      "i64",        "u8",     "u16",        "u32",  "u64", "bool",
-                                      "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "i4",   "u4"};
+  static const char *const names[] = {
+      "none", "f32",  "f64",      "f16",        "bf16",   "i8",         "i16", "i32", "i64",    "u8",     "u16", "u32",
+      "u64",  "bool", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "i4",  "u4",  "f8e8m0", "f4e2m1", "i2",  "u2"};
   return unsigned(dtype) < std::size(names) ? names[dtype] : "?";
 }
 

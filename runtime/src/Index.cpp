@@ -117,7 +117,7 @@ private:
     for (const TensorRecord &t : index.tensors()) {
       text(t.name);
       require(uint64_t(t.firstDim) + t.rank <= index.dims().size(), "dims lie outside their section");
-      require(t.type <= uint32_t(DType::u4), "an unknown element type");
+      require(t.type <= uint32_t(lastDType), "an unknown element type");
       DType type = DType(t.type);
       require(type == DType::none ||
                   (bitWidth(type) != 0 && denseBytes(type, index.dims().subspan(t.firstDim, t.rank))),

@@ -71,10 +71,21 @@ TEST_CASE("types that NumPy lacks") {
   std::string packed("\xf1\x07", 2); // 1, -1, 7
   std::string back = toNpy(DType::i4, {3}, bytesOf(packed));
   CHECK(back.substr(back.size() - 3) == "\x01\xff\x07");
+  std::string quarters("\x8d\x02", 2); // 1, -1, 0, -2, -2
+  back = toNpy(DType::i2, {5}, bytesOf(quarters));
+  CHECK(back.substr(back.size() - 5) == std::string("\x01\xff\0\xfe\xfe", 5));
+  CHECK(values(npy("{'descr': '|i1', 'fortran_order': False, 'shape': (5,), }", back.substr(back.size() - 5)),
+               DType::i2) == std::vector<double>{1, -1, 0, -2, -2});
+  CHECK(values(npy("{'descr': '|u1', 'fortran_order': False, 'shape': (5,), }", std::string("\1\3\0\2\3", 5)),
+               DType::u2) == std::vector<double>{1, 3, 0, 2, 3});
+  CHECK(values(npy("{'descr': '|V1', 'fortran_order': False, 'shape': (3,), }", "\x01\x0f\x05"), DType::f4e2m1) ==
+        std::vector<double>{0.5, -6, 3});
+  CHECK(values(npy("{'descr': '|V1', 'fortran_order': False, 'shape': (2,), }", "\x7f\x82"), DType::f8e8m0) ==
+        std::vector<double>{1, 8});
 }
 
 TEST_CASE("every type through a file") {
-  for (unsigned t = 1; t <= unsigned(DType::u4); ++t) {
+  for (unsigned t = 1; t <= unsigned(lastDType); ++t) {
     DType type = DType(t);
     std::string data(*denseBytes(type, std::vector<int64_t>{2, 4}), '\1');
     std::string file = toNpy(type, {2, 4}, bytesOf(data));

@@ -1,6 +1,7 @@
 #include "Case.h"
 #include "mrcc/Driver/TensorFile.h"
 #include "mrcc/IR/Mrc.h"
+#include "mrcc/Kernels/Expr.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -70,28 +71,15 @@ bool mrcc::test::isShapeLike(const TensorData &data, const std::string &name) {
   return words.count(name) || (integers && data.dims.size() <= 1);
 }
 
-static bool isFloat(DType type) {
-  switch (type) {
-  case DType::f32:
-  case DType::f64:
-  case DType::f16:
-  case DType::bf16:
-  case DType::f8e4m3fn:
-  case DType::f8e4m3fnuz:
-  case DType::f8e5m2:
-  case DType::f8e5m2fnuz:
-    return true;
-  default:
-    return false;
-  }
-}
+/// What is compared with a tolerance.
+static bool isReal(DType type) { return isFloat(type) || type == DType::f8e8m0; }
 
 std::string mrcc::test::difference(const TensorData &want, const TensorData &got, double rtol, double atol) {
   if (got.type != want.type)
     return "its type is " + toString(got.type).str() + ", expected " + toString(want.type).str();
   if (got.dims != want.dims)
     return "its dims are wrong";
-  if (!isFloat(want.type) && want.bytes == got.bytes)
+  if (!isReal(want.type) && want.bytes == got.bytes)
     return "";
   size_t count = 1;
   for (int64_t d : want.dims)
@@ -102,7 +90,7 @@ std::string mrcc::test::difference(const TensorData &want, const TensorData &got
   for (size_t i = 0; i < count; ++i) {
     if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])))
       continue;
-    double tolerance = isFloat(want.type) ? atol + rtol * std::fabs(a[i]) : 0;
+    double tolerance = isReal(want.type) ? atol + rtol * std::fabs(a[i]) : 0;
     double d = std::fabs(a[i] - b[i]);
     if (d <= tolerance && std::isfinite(a[i]))
       continue;
@@ -112,7 +100,8 @@ std::string mrcc::test::difference(const TensorData &want, const TensorData &got
       where = i;
     }
   }
-  if (!wrong && !isFloat(want.type)) // large integers that round to one double; the spare half byte of i4 is no element
+  if (!wrong &&
+      !isReal(want.type)) // large integers that round to one double; the spare bits of a packed type are no element
     return bitWidth(want.type) == 64 ? "64-bit integers differ" : "";
   if (!wrong)
     return "";

@@ -61,6 +61,13 @@ static void setInts(NodeProto &node, const std::string &name, std::vector<int64_
     a.add_ints(v);
 }
 
+static void setInt(NodeProto &node, const std::string &name, int64_t value) {
+  AttributeProto &a = *node.add_attribute();
+  a.set_name(name);
+  a.set_type(AttributeProto::INT);
+  a.set_i(value);
+}
+
 /// y = x + w for x, w of 2x3.
 static ModelProto goodModel() {
   ModelProto model;
@@ -242,6 +249,24 @@ TEST_CASE("broken models say what is wrong") {
            n->add_output(n == &f.node(0) ? "y" : "z");
          }
          m.mutable_graph()->mutable_output(0)->set_name("z");
+       }},
+      {"node 'BitCast_1' (BitCast): it reinterprets elements of 32 bits as 64",
+       [](ModelProto &m) {
+         NodeProto &n = addNode(*m.mutable_graph(), "BitCast", {"y"}, {"z"});
+         setInt(n, "to", TensorProto::INT64);
+         m.mutable_graph()->mutable_output(0)->set_name("z");
+         m.mutable_opset_import(0)->set_version(26);
+       }},
+      {"node 'Cast_1' (Cast): round_mode is 'sideways', expected up, down or nearest",
+       [](ModelProto &m) {
+         NodeProto &n = addNode(*m.mutable_graph(), "Cast", {"y"}, {"z"});
+         setInt(n, "to", TensorProto::FLOAT8E8M0);
+         AttributeProto &mode = *n.add_attribute();
+         mode.set_name("round_mode");
+         mode.set_type(AttributeProto::STRING);
+         mode.set_s("sideways");
+         m.mutable_graph()->mutable_output(0)->set_name("z");
+         m.mutable_opset_import(0)->set_version(25);
        }},
       {"more than 1048576 nodes",
        [](ModelProto &m) { // functions that call the next one twice, 40 deep

@@ -27,10 +27,12 @@ static std::vector<double> numbers(const ConstantData &data) {
   size_t width = std::max(1u, bitWidth(toDType(element)) / 8);
   for (int64_t i = 0; i < n; ++i) {
     uint64_t bits = 0;
-    bool half = bitWidth(toDType(element)) == 4;
-    std::memcpy(&bits, data.bytes.data() + (data.isSplat ? 0 : half ? i / 2 : i * width), width);
-    if (half)
-      bits = bits >> (data.isSplat ? 0 : 4 * (i % 2)) & 15;
+    if (DType type = toDType(element); isPacked(type)) {
+      const int64_t at = data.isSplat ? 0 : i * bitWidth(type);
+      bits = data.bytes[at / 8] >> at % 8 & ((1 << bitWidth(type)) - 1);
+    } else {
+      std::memcpy(&bits, data.bytes.data() + (data.isSplat ? 0 : i * width), width);
+    }
     if (auto f = dyn_cast<FloatType>(element)) {
       APFloat v(f.getFloatSemantics(), APInt(f.getWidth(), bits));
       bool lost;

@@ -28,7 +28,7 @@ TEST_CASE("text of an expression") {
         "f32 load 0; f32 load 1; bool lt %0 %1; f32 select %2 %0 %1; i64 param 3; f32 param 4 -> %3",
         "f32 const 0.1; f32 const 1e-07; f64 const 0.1; f16 const 0.0999755859375; bool const 1; u64 const "
         "18446744073709551615; i8 const -128 -> %0",
-        "f32 load 0; f8e4m3fn cast_wrapping %0 -> %1", ""})
+        "f32 load 0; f8e4m3fn cast_wrapping %0 -> %1", "f32 load 0; i32 bitcast %0; f4e2m1 cast %0 -> %1 %2", ""})
     CHECK(parse(text).str() == text);
 }
 
@@ -104,6 +104,7 @@ TEST_CASE("refused texts") {
   CHECK(refusal("f32 load 0; f32 lt %0 %0") == "node 1: lt gives bool, not f32");
   CHECK(refusal("f32 load 0; f32 select %0 %0 %0") == "node 1: select wants bool, got %0 of type f32");
   CHECK(refusal("f32 load 0; f32 load_at 1 %0") == "node 1: load_at wants i64, got %0 of type f32");
+  CHECK(refusal("f32 load 0; i64 bitcast %0") == "node 1: bitcast of f32 to i64, which is not as wide");
   CHECK(refusal("i64 extent 0 16") == "node 0: expected a number up to 15 for dimension, got '16'");
   CHECK(refusal("f32 iter 0") == "node 0: iter gives i64, not f32");
   CHECK(refusal("f32 load 0;; f32 exp %0") == "node 1: expected a type, got nothing");

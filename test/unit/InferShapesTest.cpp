@@ -191,6 +191,10 @@ TEST_CASE("shapes that cannot be name op, node and dimensions") {
         "has a result of type 'tensor<2x4xf32>', inferred 'tensor<2x3xf32>'");
   fails(on("tensor<2x3xi32>", "%r = mrc.unary exp %x : (tensor<2x3xi32>) -> tensor<2x3xi32>"),
         "expected a float operand of exp, got 'i32'");
+  fails(on("tensor<4xf32>", "%r = mrc.bitcast %x {to = i64} : (tensor<4xf32>) -> tensor<4xi64>"),
+        "expected a type as wide as 'f32', got 'i64'");
+  fails(on("tensor<4xf32>", "%r = mrc.cast %x {to = f8E8M0FNU} : (tensor<4xf32>) -> tensor<4xf8E8M0FNU>"),
+        "f8E8M0FNU is not cast, its bits are computed with");
   fails(on("tensor<4xf32>", "%s = mrc.constant dense<[1, 2]> : tensor<2xi64>\n%a, %b = mrc.split %x, %s {axis = 0 : "
                             "i64} : (tensor<4xf32>, tensor<2xi64>) -> "
                             "(tensor<1xf32>, tensor<2xf32>)"),

@@ -164,14 +164,14 @@ TEST_CASE("several outputs, booleans, mixed widths") {
     }
 }
 
-TEST_CASE("four-bit elements") {
+TEST_CASE("packed elements") {
   for (const Target *target : targets())
-    for (DType type : {DType::i4, DType::u4}) {
-      const int64_t n = 37;
-      std::vector<char> in((n + 1) / 2), out((n + 1) / 2, 0), wide(n);
-      auto value = [&](int64_t k) { return type == DType::u4 ? k * 5 % 16 : k * 5 % 16 - 8; };
+    for (DType type : {DType::i4, DType::u4, DType::i2, DType::u2}) {
+      const int64_t n = 37, bits = bitWidth(type), count = 1 << bits, bytes = (n * bits + 7) / 8;
+      std::vector<char> in(bytes), out(bytes, 0), wide(n);
+      auto value = [&](int64_t k) { return k * 5 % count - (isUnsigned(type) ? 0 : count / 2); };
       for (int64_t k = 0; k < n; ++k)
-        in[k / 2] |= (value(k) & 15) << (k % 2 * 4);
+        in[k * bits / 8] |= (value(k) & (count - 1)) << (k * bits % 8);
       auto run = [&](DType from, DType to, const std::string &body, char *y, char *x) {
         LaunchSite site = makeSite("loop", {}, {{"extents", {n}}}, body);
         site.views = {{Space::arena, to, 0, 0, {n}, {1}}, {Space::arena, from, 0, 0, {n}, {1}}};
@@ -186,6 +186,15 @@ TEST_CASE("four-bit elements") {
       CHECK(good);
       run(DType::i8, type, "i8 load 0; " + text(type) + " cast %0 -> %1", out.data(), wide.data());
       CHECK(out == in);
+      const DType other = type == DType::i4   ? DType::u4
+                          : type == DType::u4 ? DType::i4
+                          : type == DType::i2 ? DType::u2
+                                              : DType::i2;
+      run(type, DType::i8, text(type) + " load 0; " + text(other) + " bitcast %0; i8 cast %1 -> %2", wide.data(),
+          in.data());
+      for (int64_t k = 0; k < n; ++k)
+        good &= wide[k] == (isUnsigned(type) ? value(k) - (value(k) >= count / 2 ? count : 0) : value(k) & (count - 1));
+      CHECK(good);
     }
 }
 

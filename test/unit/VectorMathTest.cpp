@@ -446,3 +446,53 @@ TEST_CASE("eight-bit floats") {
       }
     }
 }
+
+TEST_CASE("four-bit floats") { // e2m1, two a byte
+  const std::vector<float> values{0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0f, -0.5, -1, -1.5, -2, -3, -4, -6};
+  // Halves to even, beyond the largest number, infinities; NaN becomes -0.
+  const std::vector<std::pair<float, int>> rounded{
+      {0.25f, 0}, {0.2501f, 1}, {0.75f, 2},       {1.25f, 2},     {-1.75f, 12}, {2.5f, 4},  {3.5f, 6},   {-5, 14},
+      {5.01f, 7}, {1e30f, 7},   {-HUGE_VALF, 15}, {HUGE_VALF, 7}, {NAN, 8},     {-0.1f, 8}, {1e-40f, 0}, {3, 5}};
+  for (const Target *target : targets()) {
+    auto run = [&](DType to, DType from, const std::string &body, const void *in, void *out, int64_t count) {
+      LaunchSite site = makeSite("loop", {}, {{"extents", {count}}}, body);
+      for (DType t : {to, from})
+        site.views.push_back({Space::arena, t, 0, 0, {count}, {1}});
+      Compiled k(site, *target);
+      char *views[] = {static_cast<char *>(out), static_cast<char *>(const_cast<void *>(in))};
+      k.function(views, k.bound.params.data(), 0, k.bound.units, nullptr);
+    };
+    std::vector<uint8_t> codes(8), back(8, 0xff);
+    for (int i = 0; i < 16; ++i)
+      codes[i / 2] |= i << i % 2 * 4;
+    std::vector<float> wide(16);
+    run(DType::f32, DType::f4e2m1, "f4e2m1 load 0; f32 cast %0 -> %1", codes.data(), wide.data(), 16);
+    for (int i = 0; i < 16; ++i)
+      CHECK(same(wide[i], values[i]));
+    run(DType::f4e2m1, DType::f32, "f32 load 0; f4e2m1 cast %0 -> %1", values.data(), back.data(), 16);
+    CHECK(back == codes);
+    std::vector<float> in;
+    for (auto [x, code] : rounded)
+      in.push_back(x);
+    run(DType::f4e2m1, DType::f32, "f32 load 0; f4e2m1 cast %0 -> %1", in.data(), back.data(), 16);
+    for (int i = 0; i < 16; ++i)
+      CHECK_MESSAGE((back[i / 2] >> i % 2 * 4 & 15) == rounded[i].second, in[i]);
+  }
+}
+
+TEST_CASE("bitcast") {
+  for (const Target *target : targets()) {
+    for (int64_t n : {1, 13, 64}) {
+      Tensor bits(DType::i32, {n}), back(DType::f32, {n}), x(DType::f32, {n});
+      x.random(5, -1e6, 1e6);
+      Compiled(makeSite("loop", {&bits, &x}, {{"extents", {n}}}, "f32 load 0; i32 bitcast %0 -> %1"), *target)
+          .call({&bits, &x}, 1);
+      Compiled(makeSite("loop", {&back, &bits}, {{"extents", {n}}}, "i32 load 0; f32 bitcast %0 -> %1"), *target)
+          .call({&back, &bits}, 1);
+      bool good = true;
+      for (int64_t k = 0; k < n; ++k)
+        good &= bits.get({k}) == llvm::bit_cast<int32_t>(float(x.get({k}))) && back.get({k}) == x.get({k});
+      CHECK(good);
+    }
+  }
+}

@@ -5,6 +5,7 @@
 #include "mrcc/Driver/ShapeOptions.h"
 #include "mrcc/Driver/TensorFile.h"
 #include "mrcc/IR/Shapes.h"
+#include "mrcc/Kernels/Expr.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
@@ -300,7 +301,7 @@ llvm::Error Run::compare(bool &agree) {
       agree = false;
       continue;
     }
-    bool isFloat = got.type <= DType::bf16 || (got.type >= DType::f8e4m3fn && got.type <= DType::f8e5m2fnuz);
+    bool isFloat = mrcc::isFloat(got.type) || got.type == DType::f8e8m0;
     size_t count = *denseBytes(DType::u8, got.dims), wrong = 0, first = 0;
     auto a = toDoubles(got.type, {got.data(), got.bytes}, count), b = toDoubles(got.type, data->bytes, count);
     double most = 0, scale = 0;

@@ -53,7 +53,12 @@ enum class DType : uint8_t {
   f8e5m2fnuz = 17,
   i4 = 18, // two a byte, the first in the low half
   u4 = 19,
+  f8e8m0 = 20, // a power of two: the exponent of f32 alone, 255 is NaN
+  f4e2m1 = 21, // two a byte, no infinities and no NaN
+  i2 = 22,     // four a byte, the first in the lowest bits
+  u2 = 23,
 };
+constexpr DType lastDType = DType::u2;
 
 /// Bits of one element; 0 for `none` and unknown numbers.
 constexpr unsigned bitWidth(DType type) {
@@ -78,15 +83,23 @@ constexpr unsigned bitWidth(DType type) {
   case DType::f8e4m3fnuz:
   case DType::f8e5m2:
   case DType::f8e5m2fnuz:
+  case DType::f8e8m0:
     return 8;
   case DType::i4:
   case DType::u4:
+  case DType::f4e2m1:
     return 4;
+  case DType::i2:
+  case DType::u2:
+    return 2;
   case DType::none:
     break;
   }
   return 0;
 }
+
+/// Several elements share a byte, the first in the lowest bits; a tensor ends in a whole byte.
+constexpr bool isPacked(DType type) { return type != DType::none && bitWidth(type) < 8; }
 
 /// The largest tensor, and the largest arena or scratch memory: what is beyond is damage, and no compile makes it.
 constexpr int64_t maxElements = int64_t(1) << 48;

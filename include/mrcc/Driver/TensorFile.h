@@ -1,6 +1,6 @@
 // Tensors in files: .npy as NumPy reads and writes it, and ONNX .pb (a TensorProto). Which one it is is seen from its
-// first bytes. NumPy has no bf16, f8, i4 or u4: the first two are raw items ('V2', 'V1', as ml_dtypes saves them), the
-// others i8 and u8, one element a byte.
+// first bytes. NumPy has no bf16, f8, f4, i4, u4, i2 or u2: the floats are raw items ('V2', 'V1', as ml_dtypes saves
+// them), the others i8 and u8, one element a byte.
 #pragma once
 #include "mrcc/Import/Import.h"
 
@@ -16,7 +16,7 @@ llvm::Expected<TensorData> readTensorFile(const std::string &path);
 llvm::Expected<TensorData> readNpy(llvm::ArrayRef<uint8_t> bytes, DType wanted, const std::string &path,
                                    const std::string &what);
 
-/// An .npy file's bytes; `data` is dense (i4 and u4 packed two a byte).
+/// An .npy file's bytes; `data` is dense (packed where elements are less than a byte).
 std::string toNpy(DType type, llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<uint8_t> data);
 llvm::Error writeNpy(const std::string &path, DType type, llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<uint8_t> data);
 

@@ -7,7 +7,8 @@
 
 namespace mrcc {
 
-/// A result: dense row-major bytes (i4 packed two a byte), or one element of a splat. `type` is static.
+/// A result: dense row-major bytes (packed where elements are less than a byte), or one element of a splat. `type` is
+/// static.
 struct Evaluated {
   mlir::RankedTensorType type;
   std::vector<uint8_t> bytes;

@@ -28,6 +28,7 @@ struct ExprNode {
     binary,   // BinaryKind `imm`, operands of one type
     select,   // args: condition (boolean), a, b
     cast,     // to `type`, by ONNX's rules; `imm` 1 ("cast_wrapping"): to f8 without saturation
+    bitcast,  // the same bits as `type`, which is as wide
     clamp_index, // i64: args x, n -> min(max(x, 0), n - 1)
   };
   Op op;
@@ -61,6 +62,7 @@ struct Expr {
   uint32_t binary(BinaryKind kind, uint32_t a, uint32_t b);
   uint32_t select(uint32_t condition, uint32_t a, uint32_t b);
   uint32_t cast(DType type, uint32_t x);
+  uint32_t bitcast(DType type, uint32_t x);
   uint32_t clampIndex(uint32_t x, uint32_t n);
 
   /// Copies `other`'s nodes in. `operandMap[i]` is the operand that its operand i becomes; `accTo` replaces acc nodes
@@ -72,7 +74,7 @@ struct Expr {
   Expr pruned() const;
 };
 
-bool isFloat(DType type);
+bool isFloat(DType type);    // f8e8m0 is none: its bits are an unsigned number
 bool isUnsigned(DType type); // bool too
 /// The type of a unary or binary node over operands of one type: comparisons, tests and logic give bool.
 DType resultType(UnaryKind kind, DType operand);

@@ -26,8 +26,8 @@ llvm::LogicalResult verifyInferred(mlir::Operation *op);
 
 namespace mrcc {
 
-/// Bytes of a constant as a dense row-major tensor. A splat shows one element. i4/u4 are packed two a byte; i1 is a
-/// byte.
+/// Bytes of a constant as a dense row-major tensor. A splat shows one element. Elements of less than a byte are packed;
+/// i1 is a byte.
 struct ConstantData {
   mlir::RankedTensorType type;
   llvm::ArrayRef<uint8_t> bytes;
@@ -58,6 +58,9 @@ DType toDType(mlir::Type elementType);                     // none if there is n
 mlir::Type toType(mlir::MLIRContext *context, DType type); // null for none
 llvm::StringRef toString(DType type);                      // "f32", "bool", ...
 std::optional<DType> parseDType(llvm::StringRef text);
+/// Elements of a packed type from one a byte (their low bits) to packed, and back (i4 and i2 extended).
+std::vector<uint8_t> packElements(DType type, llvm::ArrayRef<uint8_t> loose);
+std::vector<uint8_t> unpackElements(DType type, llvm::ArrayRef<uint8_t> packed, size_t count);
 size_t byteSize(mlir::RankedTensorType type); // dense bytes of a static shape
 
 /// ONNX node names that a location stands for, joined by ';' (FusedLoc, NameLoc); "" if there is none.

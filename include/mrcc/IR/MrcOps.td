@@ -108,8 +108,12 @@ def SelectOp : TensorOp<"select"> {
   let arguments = (ins Tensor:$condition, Tensor:$a, Tensor:$b);
 }
 def CastOp : TensorOp<"cast"> {
-  let summary = "converts elements to `to`, by ONNX's Cast rules";
+  let summary = "converts elements to `to`, by ONNX's Cast rules; f8E8M0FNU is converted by bitcasts and integer arithmetic";
   let arguments = (ins Tensor:$input, TypeAttr:$to, DefaultValuedAttr<BoolAttr, "true">:$saturate);
+}
+def BitcastOp : TensorOp<"bitcast"> {
+  let summary = "the bits of each element as an element of type `to`, which is as wide";
+  let arguments = (ins Tensor:$input, TypeAttr:$to);
 }
 def ReduceOp : TensorOp<"reduce"> {
   let summary = "reduction over `axes` (sorted, not negative; empty: none is reduced)";

@@ -87,7 +87,11 @@ typedef enum mrcc_dtype {
   MRCC_F8E5M2 = 16,
   MRCC_F8E5M2FNUZ = 17,
   MRCC_I4 = 18,
-  MRCC_U4 = 19 /* two a byte, the first in the low half */
+  MRCC_U4 = 19, /* two a byte, the first in the low half */
+  MRCC_F8E8M0 = 20,
+  MRCC_F4E2M1 = 21, /* two a byte */
+  MRCC_I2 = 22,     /* four a byte, the first in the lowest bits */
+  MRCC_U2 = 23
 } mrcc_dtype;
 
 /* "mrcc 0.1.0". Any thread, never fails. */

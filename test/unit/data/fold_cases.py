@@ -20,7 +20,8 @@ TYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dty
          "i32": np.int32, "i64": np.int64, "ui8": np.uint8, "ui16": np.uint16, "ui32": np.uint32, "ui64": np.uint64, "i1": np.bool_,
          "f8E4M3FN": ml_dtypes.float8_e4m3fn, "f8E4M3FNUZ": ml_dtypes.float8_e4m3fnuz, "f8E5M2": ml_dtypes.float8_e5m2,
          "f8E5M2FNUZ": ml_dtypes.float8_e5m2fnuz, "i4": ml_dtypes.int4, "ui4": ml_dtypes.uint4}
-NAMES = {np.dtype(v): k for k, v in TYPES.items()}
+LATER = {"i2": ml_dtypes.int2, "ui2": ml_dtypes.uint2, "f4E2M1FN": ml_dtypes.float4_e2m1fn, "f8E8M0FNU": ml_dtypes.float8_e8m0fnu}
+NAMES = {np.dtype(v): k for k, v in (TYPES | LATER).items()}
 rng = np.random.default_rng(1)
 out = []
 counter = 0
@@ -36,11 +37,11 @@ def dense(a):
     if a.size == 0:
         return "dense<>"
     name = NAMES[a.dtype]
-    if name in ("i1", "i4", "ui4"):
+    if name in ("i1", "i4", "ui4", "i2", "ui2", "f4E2M1FN"):
         def text(x):
             if x.ndim:
                 return "[" + ", ".join(text(y) for y in x) + "]"
-            return ("true" if x else "false") if name == "i1" else str(int(x))
+            return ("true" if x else "false") if name == "i1" else str(float(x) if name == "f4E2M1FN" else int(x))
         return f"dense<{text(a)}>"
     return f'dense<"0x{a.tobytes().hex().upper()}">'
 
@@ -222,6 +223,36 @@ def cast_cases():
         f = np.concatenate([rng.standard_normal(60) * 10.0 ** rng.integers(-9, 6, 60), [65504, 65519, 65520, 6e-8, 2.9e-8, 3e-8, np.inf, -np.inf, 3.4e38]]).astype(np.float32)
         with np.errstate(all="ignore"):
             case("cast", [f], f.astype(t), attrs=f"to = {NAMES[np.dtype(t)]}")
+
+
+def packed_cases():
+    """Types of less than a byte that ONNX got later, and the same bits as another type."""
+    def of_codes(codes, name):
+        bits = int(name[-1]) if name[-1].isdigit() else 4
+        v = codes.astype(np.int8)
+        if name in ("i4", "i2"):
+            v = np.where(v >= 1 << (bits - 1), v - (1 << bits), v).astype(np.int8)
+        t = (TYPES | LATER)[name]
+        return v.view(t) if name == "f4E2M1FN" else v.astype(t)
+
+    bits = (np.arange(24) * 37 % 251).astype(np.uint8)
+    all_types = TYPES | LATER
+    for a, b in (("f32", "i32"), ("f64", "ui64"), ("f16", "bf16"), ("i8", "f8E8M0FNU"), ("f8E5M2", "ui8")):
+        case("bitcast", [bits.view(all_types[a])], bits.view(all_types[b]), attrs=f"to = {b}")
+    codes = np.arange(16, dtype=np.uint8)
+    for a, b, n in (("ui4", "i4", 15), ("i4", "f4E2M1FN", 16), ("f4E2M1FN", "ui4", 7), ("i2", "ui2", 4), ("ui2", "i2", 3)):
+        case("bitcast", [of_codes(codes[:n], a)], of_codes(codes[:n], b), attrs=f"to = {b}")
+    every = of_codes(codes, "f4E2M1FN")
+    case("cast", [every], every.astype(np.float32), attrs="to = f32")
+    between = np.array([0.25, 0.26, 0.75, 1.25, -1.75, 2.5, 3.5, 5, 5.01, -7, 1e9, np.inf, -np.inf, np.nan], np.float32)
+    case("cast", [between], between.astype(LATER["f4E2M1FN"]), attrs="to = f4E2M1FN")
+    case("cast", [np.full((3, 5), 2.4, np.float32)], np.full((3, 5), 2, LATER["f4E2M1FN"]), attrs="to = f4E2M1FN")
+    for name in ("i2", "ui2"):
+        some = of_codes(codes[:4], name)
+        case("cast", [some], some.astype(np.int8).astype(np.float32), attrs="to = f32")
+        n = np.array([0, 1, -1, 2, 3, 300, -301], np.int64)
+        case("cast", [n], of_codes((n & 3).astype(np.uint8), name), attrs=f"to = {name}")
+        case("transpose", [some.reshape(2, 2)], some.reshape(2, 2).T.copy(), attrs="perm = array<i64: 1, 0>")
 
 
 # reductions ---------------------------------------------------------------------------------------------------------
@@ -556,6 +587,7 @@ def main():
     for _ in range(n):
         slice_case()
         pad_case(str(rng.choice(["constant", "edge", "reflect", "wrap"])))
+    packed_cases()
     with open(args.path, "w") as f:
         f.write("// Made by fold_cases.py.\n" + "\n".join(out) + "\n")
     print(len(out), "cases")
