@@ -1,6 +1,7 @@
 // Evaluates ops on constants, in program order, so that chains fold in one pass; linear in ops and in the bytes made.
 // Result types are inferred again on the way: a shape operand that folds makes the dims of its users known. What is
-// folded, and what stays to keep the bundle small, is decided in mrcc/Fold/Folder.h.
+// folded, and what stays to keep the bundle small, is decided in mrcc/Fold/Folder.h. A selection that a constant
+// decides everywhere gives way to the operand that it takes.
 #include "Passes.h"
 #include "mrcc/Fold/Folder.h"
 #include "mrcc/IR/Shapes.h"
@@ -31,6 +32,13 @@ static LogicalResult refine(Operation *op) {
   return success();
 }
 
+/// The operand that a constant condition takes everywhere.
+static Value decidedSelect(SelectOp op) {
+  auto taken = getScalar(op.getCondition());
+  Value v = !taken ? Value() : *taken ? op.getA() : op.getB();
+  return v && v.getType() == op.getType() && cast<RankedTensorType>(v.getType()).hasStaticShape() ? v : Value();
+}
+
 namespace {
 struct FoldConstantsPass : mrcc::impl::FoldConstantsBase<FoldConstantsPass> {
   using Base::Base;
@@ -39,6 +47,12 @@ struct FoldConstantsPass : mrcc::impl::FoldConstantsBase<FoldConstantsPass> {
     for (Operation &op : llvm::make_early_inc_range(getOperation().getBody().front())) {
       if (failed(refine(&op)))
         return signalPassFailure();
+      auto select = dyn_cast<SelectOp>(op);
+      if (Value taken = select ? decidedSelect(select) : Value()) {
+        select.getOutput().replaceAllUsesWith(taken);
+        select.erase();
+        continue;
+      }
       folder.tryFold(&op);
     }
     folder.finish(getOperation());

@@ -1,7 +1,8 @@
 // Finds softmax(q k^T * scale + mask) v and makes it one mrc.attention. The scale may be on q, on k, on both or on the
 // product, as mul or div by a number; the mask is what is added after the scale. q k^T, the softmax and all between
 // must have a single use, and q, k and v the same batch dims (no broadcasting between them), which DimAnalysis has to
-// prove. Other ranks than 4 get leading dims of 1.
+// prove. Rows that a condition sets to zero after the softmax are set to zero in the result. Other ranks than 4 get
+// leading dims of 1. f16 and bf16 are rounded once, at the end.
 #include "DimAnalysis.h"
 #include "Passes.h"
 #include "Rewrite.h"
@@ -37,11 +38,25 @@ static Value withoutScale(OpBuilder &b, Value v, double &scale) {
 
 static Value withBatch(OpBuilder &b, Location loc, Value v) { return withRank(b, loc, v, 4); }
 
+/// Zeros in place of the probabilities of whole rows, as ONNX's Attention has for those that see nothing: the rows of
+/// the result are then zeros.
+static SelectOp rowGuard(Value v) {
+  auto select = v.getDefiningOp<SelectOp>();
+  if (!select || getScalar(select.getA()) != 0.0 || select.getB().getType() != select.getType())
+    return nullptr;
+  ArrayRef<int64_t> rows = typeOf(select.getCondition()).getShape();
+  return rows.empty() || rows.back() != 1 ? SelectOp() : select;
+}
+
 static bool fuse(MatMulOp op) {
-  auto softmax = op.getLhs().getDefiningOp<SoftmaxOp>();
+  Value probabilities = op.getLhs();
+  SelectOp guard = rowGuard(probabilities);
+  if (guard && guard->hasOneUse())
+    probabilities = guard.getB();
+  auto softmax = probabilities.getDefiningOp<SoftmaxOp>();
   int64_t rank = typeOf(op.getLhs()).getRank();
   if (!softmax || softmax.getLog() || rank > 4 || rank < 2 || int64_t(softmax.getAxis()) != rank - 1 ||
-      !op.getLhs().hasOneUse() || !typeOf(op.getLhs()).getElementType().isF32())
+      !probabilities.hasOneUse() || !isa<Float32Type, Float16Type, BFloat16Type>(typeOf(op.getLhs()).getElementType()))
     return false;
   OpBuilder b(op);
   Location loc = op.getLoc();
@@ -63,8 +78,11 @@ static bool fuse(MatMulOp op) {
     Value product = isScore(add.getLhs()) ? add.getLhs() : add.getRhs();
     Value other = product == add.getLhs() ? add.getRhs() : add.getLhs();
     if (typeOf(product) == typeOf(scores) && typeOf(other).getRank() <= rank) {
-      drop();
-      mask = other, scores = product;
+      if (getScalar(other) != 0.0) { // zeros change no probability
+        drop();
+        mask = other;
+      }
+      scores = product;
     }
   }
   scores = withoutScale(b, scores, scale);
@@ -92,6 +110,8 @@ static bool fuse(MatMulOp op) {
   Value out = AttentionOp::create(b, all, type, q, k, v, mask, APFloat(float(scale)));
   if (rank < 4)
     out = SqueezeOp::create(b, loc, op.getType(), out, b.getDenseI64ArrayAttr(ones));
+  if (guard)
+    out = SelectOp::create(b, guard.getLoc(), op.getType(), guard.getCondition(), guard.getA(), out);
   op.getOutput().replaceAllUsesWith(out);
   eraseDead(op);
   return true;

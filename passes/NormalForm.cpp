@@ -243,13 +243,6 @@ static Value normalReduce(ReduceOp op, Maker &make) {
   }
 }
 
-/// The operand that a constant condition takes everywhere.
-static Value decidedSelect(SelectOp op) {
-  auto taken = getScalar(op.getCondition());
-  Value v = !taken ? Value() : *taken ? op.getA() : op.getB();
-  return v && v.getType() == op.getType() && typeOf(v).hasStaticShape() ? v : Value();
-}
-
 /// Padding as numbers in `pads`; conv_transpose's output_padding and output_shape go into them, too.
 static void explicitPads(Operation *op, RewriterBase &rewriter) {
   SmallVector<WindowDim> windows = windowDims(op);
@@ -288,7 +281,6 @@ void mrcc::normalise(Operation *op, RewriterBase &rewriter) {
                     .Case([&](ReduceOp o) { return normalReduce(o, make); })
                     .Case<CastOp, BitcastOp>(
                         [&](auto o) { return o.getInput().getType() == o.getType() ? o.getInput() : Value(); })
-                    .Case([&](SelectOp o) { return decidedSelect(o); })
                     .Case([&](TransposeOp o) {
                       bool identity = llvm::all_of(llvm::enumerate(o.getPerm()),
                                                    [](auto p) { return p.value() == int64_t(p.index()); });

@@ -310,7 +310,8 @@ static Value decomposeAttention(AttentionOp op, OpBuilder &b) {
 }
 
 FailureOr<Value> mrcc::lowerAttention(AttentionOp op, OpBuilder &b) {
-  if (!KernelFamily::find("attention") || !typeOf(op.getQ()).getElementType().isF32() ||
+  if (!KernelFamily::find("attention") ||
+      !isa<Float32Type, Float16Type, BFloat16Type>(typeOf(op.getQ()).getElementType()) ||
       typeOf(op.getQ()).getRank() != 4) {
     Value out = decomposeAttention(op, b);
     return out ? FailureOr<Value>(out) : FailureOr<Value>(failure());

@@ -115,3 +115,18 @@ func.func @zero() -> tensor<i32> {
   %c = mrc.binary div %a, %b : (tensor<i32>, tensor<i32>) -> tensor<i32>
   return %c : tensor<i32>
 }
+
+// -----
+
+// A selection that a constant decides everywhere; one that broadcasts stays.
+// CHECK-LABEL: func.func @decided
+// CHECK: %[[STAYS:.*]] = mrc.select
+// CHECK: return %arg0, %arg1, %[[STAYS]]
+func.func @decided(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>, %row: tensor<3xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>) {
+  %yes = mrc.constant dense<true> : tensor<2x1xi1>
+  %no = mrc.constant dense<false> : tensor<i1>
+  %a = mrc.select %yes, %x, %row : (tensor<2x1xi1>, tensor<2x3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
+  %b = mrc.select %no, %row, %y : (tensor<i1>, tensor<3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %c = mrc.select %yes, %row, %y : (tensor<2x1xi1>, tensor<3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  return %a, %b, %c : tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>
+}

@@ -54,3 +54,48 @@ func.func @stays(%q: tensor<2x4x5x8xf32>, %kt: tensor<2x4x8x5xf32>, %v: tensor<2
   %8 = mrc.matmul %7, %w : (tensor<2x4x5x5xf32>, tensor<2x1x5x8xf32>) -> tensor<2x4x5x8xf32>
   return %2, %0, %5, %8 : tensor<2x4x5x8xf32>, tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>, tensor<2x4x5x8xf32>
 }
+
+// -----
+
+// Half precision is fused, too; a mask of zeros is none.
+// CHECK-LABEL: func @half
+// CHECK: mrc.attention %arg0, %{{.*}}, %arg2, %{{.*}} {scale = 1.000000e+00 : f32} : (tensor<2x4x5x8xf16>, tensor<2x4x5x8xf16>, tensor<2x4x5x8xf16>, none) -> tensor<2x4x5x8xf16>
+func.func @half(%q: tensor<2x4x5x8xf16>, %kt: tensor<2x4x8x5xf16>, %v: tensor<2x4x5x8xf16>) -> tensor<2x4x5x8xf16> {
+  %zeros = mrc.constant dense<0.0> : tensor<5x5xf16>
+  %0 = mrc.matmul %q, %kt : (tensor<2x4x5x8xf16>, tensor<2x4x8x5xf16>) -> tensor<2x4x5x5xf16>
+  %1 = mrc.binary add %0, %zeros : (tensor<2x4x5x5xf16>, tensor<5x5xf16>) -> tensor<2x4x5x5xf16>
+  %2 = mrc.softmax %1 {axis = 3 : i64} : (tensor<2x4x5x5xf16>) -> tensor<2x4x5x5xf16>
+  %3 = mrc.matmul %2, %v : (tensor<2x4x5x5xf16>, tensor<2x4x5x8xf16>) -> tensor<2x4x5x8xf16>
+  return %3 : tensor<2x4x5x8xf16>
+}
+
+// -----
+
+// Rows that see nothing.
+// CHECK-LABEL: func @guarded
+// CHECK: %[[O:.*]] = mrc.attention %arg0, %{{.*}}, %arg2, %arg3
+// CHECK: %[[R:.*]] = mrc.select %arg4, %{{.*}}, %[[O]] : (tensor<5x1xi1>, tensor<f32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32>
+// CHECK: return %[[R]]
+func.func @guarded(%q: tensor<2x4x5x8xf32>, %kt: tensor<2x4x8x5xf32>, %v: tensor<2x4x5x8xf32>, %mask: tensor<5x5xf32>, %blind: tensor<5x1xi1>) -> tensor<2x4x5x8xf32> {
+  %zero = mrc.constant dense<0.0> : tensor<f32>
+  %0 = mrc.matmul %q, %kt : (tensor<2x4x5x8xf32>, tensor<2x4x8x5xf32>) -> tensor<2x4x5x5xf32>
+  %1 = mrc.binary add %0, %mask : (tensor<2x4x5x5xf32>, tensor<5x5xf32>) -> tensor<2x4x5x5xf32>
+  %2 = mrc.softmax %1 {axis = 3 : i64} : (tensor<2x4x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %3 = mrc.select %blind, %zero, %2 : (tensor<5x1xi1>, tensor<f32>, tensor<2x4x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %4 = mrc.matmul %3, %v : (tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32>
+  return %4 : tensor<2x4x5x8xf32>
+}
+
+// -----
+
+// A condition on single keys is another thing.
+// CHECK-LABEL: func @by_key
+// CHECK-NOT: mrc.attention
+func.func @by_key(%q: tensor<2x4x5x8xf32>, %kt: tensor<2x4x8x5xf32>, %v: tensor<2x4x5x8xf32>, %dropped: tensor<5x5xi1>) -> tensor<2x4x5x8xf32> {
+  %zero = mrc.constant dense<0.0> : tensor<f32>
+  %0 = mrc.matmul %q, %kt : (tensor<2x4x5x8xf32>, tensor<2x4x8x5xf32>) -> tensor<2x4x5x5xf32>
+  %1 = mrc.softmax %0 {axis = 3 : i64} : (tensor<2x4x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %2 = mrc.select %dropped, %zero, %1 : (tensor<5x5xi1>, tensor<f32>, tensor<2x4x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %3 = mrc.matmul %2, %v : (tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32>
+  return %3 : tensor<2x4x5x8xf32>
+}

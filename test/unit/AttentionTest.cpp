@@ -11,6 +11,7 @@ TEST_CASE("attention") {
     int64_t batch, heads, queries, keys, depth, width;
     int mask;   // 0 none, 1 full, 2 a row for all queries, 3 causal with -inf
     int layout; // 0 [B, H, N, D]; 1 [B, N, H, D] as projections leave it; 2 k as [B, H, D, N], v transposed, too
+    DType type = DType::f32;
   };
   for (const char *name : {"x86-64-v3", "x86-64-v4", "x86-64"}) {
     const Target &target = *Target::find(name);
@@ -23,7 +24,10 @@ TEST_CASE("attention") {
                                            {1, 4, 1, 77, 16, 80, 2, 1},
                                            {2, 1, 64, 513, 20, 7, 0, 0},
                                            {1, 2, 65, 16, 3, 160, 1, 1},
-                                           {1, 1, 1, 1, 1, 1, 0, 0}}) {
+                                           {1, 1, 1, 1, 1, 1, 0, 0},
+                                           {2, 3, 17, 33, 32, 32, 1, 1, DType::f16},
+                                           {1, 1, 130, 300, 64, 24, 3, 2, DType::f16},
+                                           {1, 2, 65, 16, 3, 7, 2, 0, DType::bf16}}) {
       CAPTURE(name);
       CAPTURE(c.queries);
       CAPTURE(c.keys);
@@ -32,11 +36,11 @@ TEST_CASE("attention") {
       std::vector<int> order = c.layout == 1   ? std::vector<int>{0, 2, 1, 3}
                                : c.layout == 2 ? std::vector<int>{0, 1, 3, 2}
                                                : std::vector<int>{};
-      Tensor q(DType::f32, {c.batch, c.heads, c.queries, c.depth}, c.layout == 2 ? std::vector<int>{} : order);
-      Tensor k(DType::f32, {c.batch, c.heads, c.keys, c.depth}, order),
-          v(DType::f32, {c.batch, c.heads, c.keys, c.width}, order);
-      Tensor out(DType::f32, {c.batch, c.heads, c.queries, c.width}, c.layout == 2 ? std::vector<int>{} : order),
-          mask(DType::f32, {c.batch, c.heads, c.queries, c.keys});
+      Tensor q(c.type, {c.batch, c.heads, c.queries, c.depth}, c.layout == 2 ? std::vector<int>{} : order);
+      Tensor k(c.type, {c.batch, c.heads, c.keys, c.depth}, order),
+          v(c.type, {c.batch, c.heads, c.keys, c.width}, order);
+      Tensor out(c.type, {c.batch, c.heads, c.queries, c.width}, c.layout == 2 ? std::vector<int>{} : order),
+          mask(c.type, {c.batch, c.heads, c.queries, c.keys});
       q.random(1, -3, 3), k.random(2, -3, 3), v.random(3);
       if (c.mask == 2)
         mask.broadcast({0, 1, 2});
@@ -68,7 +72,8 @@ TEST_CASE("attention") {
         tensors.push_back(&mask);
       Compiled kernel(makeSite("attention", tensors, {{"scale", {bits}}, {"mask", {c.mask != 0}}}), target);
       kernel.call(tensors, 1);
-      CHECK(relativeError(out, expected) < 1e-5);
+      // Narrow types are rounded once, at the end.
+      CHECK(relativeError(out, expected) < (c.type == DType::f32 ? 1e-5 : c.type == DType::f16 ? 0x1p-11 : 0x1p-8));
       CHECK(out.untouchedAround());
       Tensor once = out;
       kernel.call(tensors, std::min<int64_t>(kernel.bound.units, 3));
