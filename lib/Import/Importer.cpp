@@ -71,10 +71,9 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
 //===-- inputs and constants --------------------------------------------------------------------------------------===//
 
 Expected<Type> Importer::argumentType(const onnx::ValueInfo &input) {
-  if (!input.isTensor || input.type == DType::none)
+  if (input.type == DType::none)
     return onnx::importError(ImportError::unsupported,
-                             "input '" + input.name + "' is " +
-                                 (input.isTensor ? "a tensor of " + onnx::typeName(input.onnxType) : "not a tensor"));
+                             "input '" + input.name + "' is a tensor of " + onnx::typeName(input.onnxType));
   SmallVector<int64_t> dims(input.dims.begin(), input.dims.end());
   auto given = options.inputDims.find(input.name);
   if (given != options.inputDims.end()) {

@@ -244,6 +244,9 @@ static Expected<ModelHandle> convert(::onnx::ModelProto &proto, const std::strin
                                      std::shared_ptr<Model> model) {
   if (Error error = Converter(folder).model(proto, *model))
     return inFile(model->path, std::move(error));
+  for (const ValueInfo &input : model->graph.inputs) // before anyone asks for its dims
+    if (!input.isTensor)
+      return inFile(model->path, importError(ImportError::unsupported, "input '" + input.name + "' is not a tensor"));
   if (model->name.empty())
     model->name = model->graph.name;
   return model;

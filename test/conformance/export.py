@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Write the ONNX project's backend tests as folders: export.py DIR [--all] [--if-missing].
+"""Write the ONNX project's backend tests as folders: export.py DIR [--all | --out-of-scope] [--if-missing].
 
     DIR/<test>/model.onnx
     DIR/<test>/test_data_set_<i>/{input,output}_<j>.pb   one TensorProto each, j counts the graph's inputs and outputs
     DIR/<test>/case.json                                 {"bind": names of inputs that become constants, "rtol", "atol"}
-    DIR/out-of-scope.tsv                                 test and why it is left out (--all: exported all the same)
+    DIR/out-of-scope.tsv                                 test and why it is left out (--all: exported all the same;
+                                                         --out-of-scope: only these are)
 
 The onnx package has no data folder for node tests: their generators draw from NumPy's global state, which is seeded
 before each module, so that two exports are byte-identical.
@@ -138,15 +139,17 @@ def write(path, data):
         f.write(data)
 
 
-def export(folder, everything):
+def export(folder, everything, only_left_out):
     os.makedirs(folder, exist_ok=True)
     left_out, count = [], 0
     for name, model, sets in cases():
         reason = out_of_scope(model)
         if reason:
             left_out.append((name, reason))
-            if not everything:
+            if not everything and not only_left_out:
                 continue
+        elif only_left_out:
+            continue
         count += 1
         out = os.path.join(folder, name)
         shutil.rmtree(out, ignore_errors=True)
@@ -181,14 +184,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dir")
     parser.add_argument("--all", action="store_true", help="also what is out of scope")
+    parser.add_argument("--out-of-scope", action="store_true", help="only what is out of scope")
     parser.add_argument("--if-missing", action="store_true", help="do nothing where this script and onnx exported before")
     args = parser.parse_args()
     with open(__file__) as f:
-        stamp = f"{onnx.__version__} {args.all}\n{f.read()}"
+        stamp = f"{onnx.__version__} {args.all} {args.out_of_scope}\n{f.read()}"
     mark = os.path.join(args.dir, "stamp.txt")
     if args.if_missing and os.path.exists(mark) and open(mark).read() == stamp:
         return
-    export(args.dir, args.all)
+    export(args.dir, args.all, args.out_of_scope)
     with open(mark, "w") as f:
         f.write(stamp)
 
