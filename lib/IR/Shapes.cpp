@@ -277,8 +277,8 @@ WindowDim mrcc::windowDim(StringRef autoPad, int64_t in, int64_t kernel, int64_t
   if (in == unknown)
     return {unknown, padBegin, padEnd};
   int64_t room = in + padBegin + padEnd - extent;
-  if (room < 0)
-    return {0, padBegin, padEnd};
+  if (room < 0) // a single partial window, or none
+    return {ceil && room > -stride && in + padBegin > 0, padBegin, padEnd};
   int64_t out = room / stride + 1;
   if (ceil && room % stride != 0 && out * stride < in + padBegin)
     ++out;
@@ -398,7 +398,8 @@ std::optional<SmallVector<ResizeDim>> mrcc::resizeDims(Operation *op) {
   for (ResizeDim d : out)
     scale = policy == "not_larger" ? std::min(scale, d.scale) : std::max(scale, d.scale);
   for (auto [axis, d] : llvm::zip_equal(axes, out)) {
-    d = {scaledDim(dims[axis], scale, 0.5).value_or(-1), scale};
+      d.out = scaledDim(dims[axis], scale, 0.5).value_or(-1);
+      d.scale = float(d.out) / float(dims[axis]); // of lengths, as ONNX has it, not the common one
   }
   return out;
 }

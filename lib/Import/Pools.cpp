@@ -1,5 +1,6 @@
 // Pooling: windows over the spatial dimensions, and global pools, which are reductions.
 #include "Windows.h"
+#include "mrcc/IR/Shapes.h"
 #include <cmath>
 
 using namespace mlir;
@@ -36,16 +37,19 @@ Window mrcc::readWindow(NodeContext &c, int64_t spatial) {
 /// Where in the tensor each maximum was found: one comparison per place in the window. `pooled` is the op's own result.
 static Value maxIndices(NodeContext &c, Value x, Value pooled, const Window &w) {
   int64_t spatial = c.rank(x) - 2, places = 1;
-  SmallVector<int64_t> in, out, pads(2 * (spatial + 2), 0);
+  SmallVector<int64_t> in, out, begins, pads(2 * (spatial + 2), 0);
   for (int64_t d = 0; d < spatial; ++d) {
     in.push_back(c.dim(x, d + 2));
     out.push_back(c.dim(pooled, d + 2));
     places *= w.kernel[d];
-    if (ShapedType::isDynamic(in[d]) || ShapedType::isDynamic(out[d]) || places > 4096 || w.autoPad != "explicit")
-      return c.unsupported("output Indices of an image of unknown size, a large window or with auto_pad"), x;
+    if (ShapedType::isDynamic(in[d]) || ShapedType::isDynamic(out[d]) || places > 4096)
+      return c.unsupported("output Indices of an image of unknown size or a large window"), x;
     int64_t reach = (out[d] - 1) * w.strides[d] + w.dilations[d] * (w.kernel[d] - 1) + 1;
-    pads[d + 2] = w.pads[d];
-    pads[d + 4 + spatial] = reach - in[d] - w.pads[d];
+    begins.push_back(windowDim(w.autoPad, in[d], w.kernel[d], w.strides[d], w.dilations[d], w.pads[d],
+                               w.pads[d + spatial], c.integer("ceil_mode", 0))
+                         .padBegin);
+    pads[d + 2] = begins[d];
+    pads[d + 4 + spatial] = reach - in[d] - begins[d];
   }
   double lowest = c.isFloat(x) ? -INFINITY : c.element(x).isUnsignedInteger() ? 0 : -128;
   Value padded = c.make<PadOp>(PadMode::constant, x, c.constant(pads), c.scalar(lowest, x), c.none());
@@ -67,7 +71,7 @@ static Value maxIndices(NodeContext &c, Value x, Value pooled, const Window &w) 
     SmallVector<int64_t> behind;
     for (int64_t i = d + 1; i < spatial; ++i)
       behind.push_back(i - d);
-    Value at = c.mul(c.sub(c.mul(c.range(out[d]), double(w.strides[d])), double(w.pads[d])), double(weights[d]));
+    Value at = c.mul(c.sub(c.mul(c.range(out[d]), double(w.strides[d])), double(begins[d])), double(weights[d]));
     base = c.add(base, behind.empty() ? at : c.unsqueeze(at, behind));
   }
   Value best, index;

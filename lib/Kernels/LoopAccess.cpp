@@ -165,6 +165,8 @@ Value Emitter::loadAtNode(const ExprNode &node, bool spread, int64_t u) {
       index = index * Num(kb, kb.splat(asI64(strideOf(k)), state.lanes));
     offsets = offsets ? (Num(kb, offsets) + index).v : index.v;
   }
+  if (!offsets) // every dimension of the operand has one element
+    return kb.splat(loadAt(view, 0), state.lanes);
   return gather(view, [&](int64_t lane) {
     return asIndex(vector::ExtractOp::create(kb.b, kb.loc, offsets, ArrayRef<int64_t>{lane}));
   });

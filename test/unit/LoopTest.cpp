@@ -164,6 +164,21 @@ TEST_CASE("several outputs, booleans, mixed widths") {
     }
 }
 
+TEST_CASE("computed places in an operand of one element") {
+  for (const Target *target : targets()) {
+    Tensor x(DType::f32, {1}), y(DType::f32, {37});
+    x.random(1);
+    x.broadcast({0});
+    Compiled(makeSite("loop", {&y, &x}, {{"extents", {37}}},
+                      "i64 iter 0; i64 const 1; i64 mod %0 %1; f32 load_at 0 %2 -> %3"),
+             *target)
+        .call({&y, &x}, 1);
+    bool good = true;
+    y.each([&](auto &at) { good &= y.get(at) == x.get({0}); });
+    CHECK(good);
+  }
+}
+
 TEST_CASE("packed elements") {
   for (const Target *target : targets())
     for (DType type : {DType::i4, DType::u4, DType::i2, DType::u2}) {

@@ -114,10 +114,11 @@ static void copyElements(const mrcc_view &from, const std::vector<int64_t> &dims
       at += index[d] * from.strides[d];
     if (bits >= 8) {
       std::memcpy(to.data() + i * (bits / 8), data + at * int64_t(bits / 8), bits / 8);
-    } else { // two a byte
-      const uint8_t nibble = uint8_t(data[at >> 1]) >> (at & 1) * 4 & 15;
-      uint8_t &byte = to.data()[i / 2];
-      byte = i % 2 ? uint8_t(byte | nibble << 4) : nibble;
+    } else { // several a byte, the first in the lowest bits
+      const int64_t perByte = 8 / bits;
+      const uint8_t value = uint8_t(data[at / perByte]) >> at % perByte * bits & ((1u << bits) - 1);
+      uint8_t &byte = to.data()[i / perByte];
+      byte = uint8_t((i % perByte ? byte : 0) | value << i % perByte * bits);
     }
     for (size_t d = dims.size(); d-- > 0;) {
       if (++index[d] < dims[d])
