@@ -294,7 +294,7 @@ TEST_CASE("dimensions are equal after equal scales, and not after scales that di
   const std::string attributes =
       R"({mode = "nearest", coordinate = "asymmetric", nearest = "floor", axes = array<i64: 0>, antialias = false,
           aspect_policy = "stretch", cubic_coeff = -7.5e-01 : f32, exclude_outside = false, extrapolation = 0.0 : f32})";
-  const char *scales[] = {"0x3FAAAAAA", "0x3FAAAAAB", "0x3FAAAAAA", "2.0", "0x7F800000", "1.0e+30"}; // 1.333333, ...
+  const char *scales[] = {"0x3FAAAAAA", "0x3FAAAAAB", "0x3FAAAAAA", "2.0"}; // the first three print as 1.333333
   text += "tensor<?xf32>) { %none = mrc.none : none\n";
   for (size_t i = 0; i < std::size(scales); ++i)
     text += "%s" + std::to_string(i) + " = mrc.constant dense<[" + scales[i] + "]> : tensor<1xf32>\n%" +
@@ -309,5 +309,4 @@ TEST_CASE("dimensions are equal after equal scales, and not after scales that di
   CHECK(dims[0] == dims[2]);
   CHECK(dims[0] != dims[1]);
   CHECK(dims[3].factor == 2);
-  CHECK(dims[4] != dims[5]);
 }
