@@ -62,7 +62,7 @@ std::optional<ResizeTaps> mrcc::resizeTaps(Operation *op, size_t i, ArrayRef<Res
   auto type = cast<RankedTensorType>(resize.getInput().getType());
   StringRef mode = resize.getMode(), coordinate = resize.getCoordinate();
   Axis a{type.getDimSize(axes[i]), dims[i].out, dims[i].scale, 0};
-  bool exact = !isa<NoneType>(resize.getSizes().getType());
+  bool exact = !isa<NoneType>(resize.getSizes().getType()) && resize.getAspectPolicy() == "stretch";
   a.width = exact ? float(a.out) : a.scale * float(a.in);
   if (coordinate == "tf_crop_and_resize") {
     if (roi.size() != 2 * axes.size())

@@ -398,8 +398,7 @@ std::optional<SmallVector<ResizeDim>> mrcc::resizeDims(Operation *op) {
   for (ResizeDim d : out)
     scale = policy == "not_larger" ? std::min(scale, d.scale) : std::max(scale, d.scale);
   for (auto [axis, d] : llvm::zip_equal(axes, out)) {
-      d.out = scaledDim(dims[axis], scale, 0.5).value_or(-1);
-      d.scale = float(d.out) / float(dims[axis]); // of lengths, as ONNX has it, not the common one
+    d = {scaledDim(dims[axis], scale, 0.5).value_or(-1), scale};
   }
   return out;
 }

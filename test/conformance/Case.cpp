@@ -1,7 +1,7 @@
 #include "Case.h"
 #include "mrcc/Driver/TensorFile.h"
+#include "mrcc/IR/Expr.h"
 #include "mrcc/IR/Mrc.h"
-#include "mrcc/Kernels/Expr.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"

@@ -14,6 +14,21 @@ using TestValue = mrcc::test::Value;
 static ConstantData dataOf(const TestValue &v) { return {v.type, v.bytes, v.splat, nullptr}; }
 static const float *floats(const ConstantData &d) { return reinterpret_cast<const float *>(d.bytes.data()); }
 
+/// Element `i` of dense f32, f16 or bf16 bytes.
+static double readFloat(FloatType type, const uint8_t *bytes, int64_t i) {
+  const unsigned width = type.getWidth() / 8;
+  uint32_t bits = 0;
+  std::memcpy(&bits, bytes + i * width, width);
+  return llvm::APFloat(type.getFloatSemantics(), llvm::APInt(type.getWidth(), bits)).convertToDouble();
+}
+static void writeFloat(FloatType type, uint8_t *bytes, int64_t i, double value) {
+  llvm::APFloat x(value);
+  bool lost;
+  x.convert(type.getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven, &lost);
+  const auto bits = uint32_t(x.bitcastToAPInt().getZExtValue());
+  std::memcpy(bytes + i * (type.getWidth() / 8), &bits, type.getWidth() / 8);
+}
+
 static llvm::Error failed(const llvm::Twine &message) { return llvm::createStringError(message); }
 
 /// softmax(q k^T scale + mask) v in double.
@@ -22,18 +37,18 @@ static TestValue attention(AttentionOp op, ArrayRef<ConstantData> in) {
   int64_t B = q[0], H = q[1], M = q[2], D = q[3], N = k[2], E = v[3];
   TestValue out;
   out.type = RankedTensorType::get({B, H, M, E}, in[0].type.getElementType());
-  out.bytes.resize(B * H * M * E * 4);
-  auto *y = reinterpret_cast<float *>(out.bytes.data());
-  auto mask = [&](std::array<int64_t, 4> at) -> double {
+  auto element = cast<FloatType>(out.type.getElementType());
+  out.bytes.resize(B * H * M * E * element.getWidth() / 8);
+  auto at = [&](const ConstantData &d, int64_t i) { return readFloat(element, d.bytes.data(), d.isSplat ? 0 : i); };
+  auto mask = [&](std::array<int64_t, 4> where) -> double {
     if (!in[3].type)
       return 0;
     auto dims = in[3].type.getShape();
     int64_t offset = 0, lead = 4 - dims.size();
     for (size_t i = 0; i < dims.size(); ++i)
-      offset = offset * dims[i] + (dims[i] == 1 ? 0 : at[lead + i]);
-    return floats(in[3])[in[3].isSplat ? 0 : offset];
+      offset = offset * dims[i] + (dims[i] == 1 ? 0 : where[lead + i]);
+    return at(in[3], offset);
   };
-  auto at = [](const ConstantData &d, int64_t i) -> double { return floats(d)[d.isSplat ? 0 : i]; };
   for (int64_t b = 0; b < B; ++b)
     for (int64_t h = 0; h < H; ++h)
       for (int64_t m = 0; m < M; ++m) {
@@ -51,7 +66,7 @@ static TestValue attention(AttentionOp op, ArrayRef<ConstantData> in) {
           double total = 0;
           for (int64_t n = 0; n < N; ++n)
             total += s[n] / sum * at(in[2], ((b * H + h) * N + n) * E + e);
-          y[((b * H + h) * M + m) * E + e] = float(total);
+          writeFloat(element, out.bytes.data(), ((b * H + h) * M + m) * E + e, total);
         }
       }
   return out;
@@ -196,10 +211,9 @@ TestValue mrcc::test::randomValue(RankedTensorType type, unsigned seed) {
   v.bytes.resize(byteSize(type));
   std::mt19937 random(seed);
   int64_t n = type.getNumElements();
-  if (type.getElementType().isF32()) {
-    auto *at = reinterpret_cast<float *>(v.bytes.data());
+  if (auto element = dyn_cast<FloatType>(type.getElementType()); element && element.getWidth() <= 32) {
     for (int64_t i = 0; i < n; ++i)
-      at[i] = float(int32_t(random())) / 2147483648.0f;
+      writeFloat(element, v.bytes.data(), i, float(int32_t(random())) / 2147483648.0f);
   } else {
     size_t width = n ? v.bytes.size() / n : 0; // little endian: the lowest byte is enough
     for (int64_t i = 0; i < n; ++i)
@@ -215,7 +229,7 @@ double mrcc::test::difference(const Value &a, const Value &b) {
   auto element = [&](const Value &v, int64_t i) { return v.splat ? 0 : i; };
   int64_t n = a.type.getNumElements();
   double largest = 0, worst = 0;
-  if (!a.type.getElementType().isF32()) {
+  if (!isa<Float32Type, Float16Type, BFloat16Type>(a.type.getElementType())) {
     size_t width = bitWidth(toDType(a.type.getElementType())) / 8;
     for (int64_t i = 0; i < n; ++i)
       if (std::memcmp(a.bytes.data() + element(a, i) * width, b.bytes.data() + element(b, i) * width, width))
@@ -223,8 +237,8 @@ double mrcc::test::difference(const Value &a, const Value &b) {
     return 0;
   }
   for (int64_t i = 0; i < n; ++i) {
-    double x = reinterpret_cast<const float *>(a.bytes.data())[element(a, i)],
-           y = reinterpret_cast<const float *>(b.bytes.data())[element(b, i)];
+    auto type = cast<FloatType>(a.type.getElementType());
+    double x = readFloat(type, a.bytes.data(), element(a, i)), y = readFloat(type, b.bytes.data(), element(b, i));
     if (std::isnan(x) || std::isnan(y)) {
       if (std::isnan(x) != std::isnan(y))
         return differs;

@@ -28,8 +28,11 @@ static void compare(func::FuncOp before, func::FuncOp after) {
       return;
     }
   REQUIRE(a->size() == b->size());
-  for (size_t i = 0; i < a->size(); ++i)
-    CHECK(test::difference((*a)[i], (*b)[i]) < 2e-6);
+  for (size_t i = 0; i < a->size(); ++i) {
+    // Fused ops round intermediate results of 16 bits less often: by half a unit in the last place each time.
+    Type element = (*a)[i].type.getElementType();
+    CHECK(test::difference((*a)[i], (*b)[i]) < (element.isF16() ? 2e-3 : element.isBF16() ? 1.6e-2 : 2e-6));
+  }
 }
 
 /// The mrc- passes of the first RUN line.

@@ -5,7 +5,6 @@
 #include "mrcc/Driver/ShapeOptions.h"
 #include "mrcc/Driver/TensorFile.h"
 #include "mrcc/IR/Shapes.h"
-#include "mrcc/Kernels/Expr.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
