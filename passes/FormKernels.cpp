@@ -354,8 +354,8 @@ struct FormKernels : mrcc::impl::FormKernelsBase<FormKernels> {
       return false;
     Value v = anchor.getResult(0);
     bool loop = anchor.getFamily() == "loop";
-    if (!loop && !typeOf(tail.getResult(0)).getElementType().isF32())
-      return false; // the scheduled families store f32
+    if (!loop && !isScheduledType(tail.getResult(0)))
+      return false; // the scheduled families store floats
     auto at = operandsOf(tail, v);
     shiftParams(more, getConfig(anchor, "immediates").size());
     OpBuilder b(tail);

@@ -41,6 +41,12 @@ bool mrcc::isPointwise(LaunchOp launch) {
   });
 }
 
+bool mrcc::isScheduledType(Value value) {
+  return isa<Float16Type, BFloat16Type, Float32Type>(typeOf(value).getElementType());
+}
+
+DType mrcc::sumType(DType type) { return type == DType::f16 || type == DType::bf16 ? DType::f32 : type; }
+
 Value mrcc::createCopy(OpBuilder &b, Location loc, Value value) {
   Point p(b, loc);
   uint32_t x = p.body.load(toDType(typeOf(value).getElementType()), p.operand(value));

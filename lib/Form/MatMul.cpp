@@ -1,4 +1,4 @@
-// Matrix products: f32 goes to the scheduled family, other types to a reduction by the loop family.
+// Matrix products: floats go to the scheduled family, other types to a reduction by the loop family.
 #include "Lower.h"
 
 using namespace mlir;
@@ -22,9 +22,11 @@ FailureOr<Value> mrcc::lowerMatMul(MatMulOp op, OpBuilder &b) {
     dims.push_back(1);
   auto full = RankedTensorType::get(dims, result.getElementType());
   Value out;
-  if (result.getElementType().isF32() && typeOf(lhs).getElementType().isF32()) {
+  if (isScheduledType(lhs) && result.getElementType() == typeOf(lhs).getElementType()) {
+    const DType type = toDType(result.getElementType()), wide = sumType(type);
     Expr e;
-    e.results = {e.acc(DType::f32)};
+    uint32_t sum = e.acc(wide); // f16 and bf16 are summed in f32 and rounded once
+    e.results = {wide == type ? sum : e.cast(type, sum)};
     LaunchConfig config(b.getContext());
     config.set("packed", packed);
     out = createLaunch(b, loc, full, {lhs, rhs}, "matmul", config, e).getResult(0);
@@ -45,7 +47,7 @@ FailureOr<Value> mrcc::lowerMatMul(MatMulOp op, OpBuilder &b) {
       at.push_back(column);
       return at;
     };
-    DType type = toDType(result.getElementType()), wide = type == DType::f16 || type == DType::bf16 ? DType::f32 : type;
+    DType type = toDType(result.getElementType()), wide = sumType(type);
     auto as = [&](uint32_t v) { return e.nodes[v].type == wide ? v : e.cast(wide, v); };
     uint32_t kk = e.iter(rank);
     uint32_t value = e.binary(BinaryKind::mul, as(p.loadAt(lhs, indices(lhs, e.iter(rank - 2), kk))),

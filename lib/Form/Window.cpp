@@ -1,4 +1,4 @@
-// Windowed ops. Packed f32 weights go to the scheduled families; weights that are not constant are packed by a launch
+// Windowed ops. Packed float weights go to the scheduled families; weights that are not constant are packed by a launch
 // of their own; other ranks and types are reductions over the window by the loop family.
 #include "Lower.h"
 
@@ -44,19 +44,20 @@ static void addHeight(Geometry &g) {
   g.pads.insert(g.pads.begin(), 0);
 }
 
-/// acc (+ bias), the body of a convolution before fusion.
-static Expr accBody(bool bias) {
+/// acc (+ bias), the body of a convolution before fusion. f16 and bf16 are summed in f32 and rounded once.
+static Expr accBody(DType type, bool bias) {
   Expr e;
-  uint32_t y = e.acc(DType::f32);
-  if (bias)
-    y = e.binary(BinaryKind::add, y, e.load(DType::f32, 2));
-  e.results = {y};
+  const DType wide = sumType(type);
+  uint32_t y = e.acc(wide);
+  if (bias) {
+    uint32_t b = e.load(type, 2);
+    y = e.binary(BinaryKind::add, y, wide == type ? b : e.cast(wide, b));
+  }
+  e.results = {wide == type ? y : e.cast(type, y)};
   return e;
 }
 
-static bool isF32(Value v) { return typeOf(v).getElementType().isF32(); }
-
-/// The scheduled families: f32, one or two spatial dims. `weights` are packed.
+/// The scheduled families: floats, one or two spatial dims. `weights` are packed.
 static Value launchWindow(OpBuilder &b, Location loc, StringRef family, Value input, Value weights, Value bias,
                           Geometry g, RankedTensorType result) {
   bool oneDim = g.spatial() == 1;
@@ -75,7 +76,9 @@ static Value launchWindow(OpBuilder &b, Location loc, StringRef family, Value in
   config.set("kernel", g.kernel).set("strides", g.strides).set("dilations", g.dilations).set("pads", g.pads);
   if (family != "depthwise")
     config.set("group", g.group).set("oc", g.oc);
-  Value out = createLaunch(b, loc, type, inputs, family, config, accBody(inputs.size() > 2)).getResult(0);
+  Value out =
+      createLaunch(b, loc, type, inputs, family, config, accBody(toDType(result.getElementType()), inputs.size() > 2))
+          .getResult(0);
   return oneDim ? createReshape(b, loc, out, result.getShape()) : out;
 }
 
@@ -109,8 +112,7 @@ static Value pointConv(OpBuilder &b, Location loc, Value input, Value weights, V
                    : e.binary(BinaryKind::add,
                               e.binary(BinaryKind::mul, e.binary(BinaryKind::div, oc, p.index(ocg)), p.index(icg)),
                               ic));
-  DType type = toDType(result.getElementType()),
-        wide = bitWidth(type) == 16 && isa<FloatType>(result.getElementType()) ? DType::f32 : type;
+  DType type = toDType(result.getElementType()), wide = sumType(type);
   auto as = [&](uint32_t v) { return e.nodes[v].type == wide ? v : e.cast(wide, v); };
   uint32_t value = e.binary(BinaryKind::mul, as(p.loadAt(input, at)), as(p.loadAt(weights, wAt)));
   uint32_t zero = isa<FloatType>(result.getElementType()) ? e.constant(wide, 0) : e.integer(wide, 0);
@@ -128,7 +130,7 @@ FailureOr<Value> mrcc::lowerConv(ConvOp op, OpBuilder &b) {
   Location loc = op.getLoc();
   RankedTensorType result = typeOf(op.getOutput());
   bool packed = op->hasAttr("packed_kernel");
-  bool scheduled = isF32(op.getInput()) && g.spatial() <= 2;
+  bool scheduled = isScheduledType(op.getInput()) && g.spatial() <= 2;
   if (!scheduled && packed)
     return failure();
   if (!scheduled)
@@ -156,7 +158,7 @@ FailureOr<Value> mrcc::lowerConvTranspose(ConvTransposeOp op, OpBuilder &b) {
   Location loc = op.getLoc();
   RankedTensorType result = typeOf(op.getOutput());
   if (op->hasAttr("packed_kernel")) {
-    if (!isF32(op.getInput()) || g.spatial() > 2)
+    if (!isScheduledType(op.getInput()) || g.spatial() > 2)
       return failure();
     return launchWindow(b, loc, "conv_transpose", op.getInput(), op.getWeights(), op.getBias(), g, result);
   }

@@ -205,7 +205,7 @@ llvm::Expected<BoundLaunch> bindMatMul(MatMulProblem p, const LaunchSite &site, 
   kernel.config["whole"] = n >= tile.width();
   kernel.config["chunked"] = q.chunks > 1;
   kernel.config["lines"] = line > 0;
-  kernel.config["ahead"] = q.chunks > 1 && m <= aheadRows;
+  kernel.config["ahead"] = p.packed && m > tile.rows && m <= aheadRows;
   kernel.config["chains"] = isFloat(compute) && k > chainLength;
   kernel.config["b"] = form;
   kernel.config["bColumn"] = form != bCopied ? 0 : q.bColumn == 1 ? 1 : 2;
@@ -352,10 +352,10 @@ private:
     const bool ahead = get("ahead");
     auto multiply = [&](Index c, Index from, Index to, ValueRange in) {
       Index base = kb.mul(c, q.depth), nextChunk = kb.select(kb.less(c, kb.sub(q.chunks, 1)), kb.add(c, 1), 0);
-      if (ahead) // this tile's share of the next columns, which come from far away
-        kb.loop(kb.div(kb.mul(kb.sub(first, row0), q.depth), rows),
-                kb.div(kb.mul(kb.add(kb.sub(first, row0), count), q.depth), rows), 1,
-                [&](Index k) { prefetchB(c, k, nextPanels, 2); });
+      if (ahead) { // this tile's share of the next columns, which come from far away
+        auto share = [&](Index row) { return kb.add(from, kb.div(kb.mul(kb.sub(row, row0), kb.sub(to, from)), rows)); };
+        kb.loop(share(first), share(kb.add(first, count)), 1, [&](Index k) { prefetchB(c, k, nextPanels, 2); });
+      }
       auto loadA = [&](int64_t r, Index k) {
         return arithmetic.widen(kb.load(a, {at[r], kb.add(base, k)}), kernel.types[1]);
       };
