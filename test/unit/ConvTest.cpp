@@ -128,6 +128,34 @@ TEST_CASE("convolutions") {
   }
 }
 
+TEST_CASE("convolutions of f16 and bf16 are summed in f32 and rounded once") {
+  const std::vector<Layer> some = {{1, 7, 9, 3, 8, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1}, // few channels
+                                   {2, 6, 5, 16, 24, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1},
+                                   {3, 4, 7, 24, 91, 1, 1},
+                                   {2, 5, 7, 160, 33, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1},
+                                   {1, 8, 6, 12, 18, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 3},
+                                   {2, 5, 19, 30, 1, 1, 1},
+                                   {1, 40, 40, 32, 64, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1}};
+  for (const char *name : targets) {
+    const Target &target = *Target::find(name);
+    if (!runsHere(target))
+      continue;
+    for (auto [type, tolerance] : {std::pair(DType::f16, 1e-3), {DType::bf16, 8e-3}})
+      for (const Layer &l : some) {
+        CAPTURE(target.name);
+        CAPTURE(l.str());
+        Tensor w(type, {l.out, l.in / l.group, l.kh, l.kw}), x(type, {l.batch, l.height, l.width, l.in}),
+            out(type, {l.batch, l.outHeight(), l.outWidth(), l.out});
+        w.random(2), x.random(1);
+        Tensor packed = packConv(w, l.group);
+        std::vector<Tensor *> tensors = {&out, &x, &packed};
+        const char *body = type == DType::f16 ? "f32 acc; f16 cast %0 -> %1" : "f32 acc; bf16 cast %0 -> %1";
+        check(Compiled(makeSite("conv", tensors, l.config(), body), target), tensors, referenceConv(l, x, w, same),
+              tolerance);
+      }
+  }
+}
+
 TEST_CASE("convolution epilogues") {
   for (const char *name : targets) {
     const Target &target = *Target::find(name);
