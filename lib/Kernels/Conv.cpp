@@ -471,7 +471,7 @@ private:
         Value v = kb.load(pixel[i], {k});
         if (mask)
           v = arith::SelectOp::create(kb.b, kb.loc, valid[i], v, kb.constantVector(pixel[i].element, 0, 0));
-        return arithmetic.widen(v, kernel.types[1]);
+        return arithmetic.spread(v, kernel.types[1], tile.lanes);
       };
       auto loadB = [&](int64_t j, Index k) {
         return arithmetic.widen(kb.loadVector(weights, {chunk, place[j].first, tap, k, place[j].second}, tile.lanes),

@@ -357,7 +357,7 @@ private:
         kb.loop(share(first), share(kb.add(first, count)), 1, [&](Index k) { prefetchB(c, k, nextPanels, 2); });
       }
       auto loadA = [&](int64_t r, Index k) {
-        return arithmetic.widen(kb.load(a, {at[r], kb.add(base, k)}), kernel.types[1]);
+        return arithmetic.spread(kb.load(a, {at[r], kb.add(base, k)}), kernel.types[1], tile.lanes);
       };
       auto loadB = [&](int64_t j, Index k) {
         if (form == bPacked)

@@ -61,6 +61,10 @@ Value Arithmetic::widen(Value x, DType from) {
   return arith::ExtUIOp::create(kb.b, kb.loc, wide, x);
 }
 
+Value Arithmetic::spread(Value x, DType from, int64_t lanes) {
+  return from == DType::f16 || from == DType::bf16 ? widen(kb.splat(x, lanes), from) : kb.splat(widen(x, from), lanes);
+}
+
 Value Arithmetic::multiplyAdd(Value x, Value y, Value z) {
   return isFloat(type) ? kb.fma(x, y, z) : add(arith::MulIOp::create(kb.b, kb.loc, x, y), z);
 }
@@ -83,10 +87,11 @@ KernelBuilder::Values multiplyLoop(Arithmetic &arithmetic, Index lo, Index hi, i
     for (int64_t j = 0; j < vectors; ++j)
       row.push_back(b(j, k));
     for (int64_t r = 0; r < rows; ++r) {
-      Value scalar = a(r, k);
+      Value x = a(r, k);
+      if (!isa<VectorType>(x.getType()))
+        x = kb.splat(x, cast<VectorType>(row[0].getType()).getDimSize(0));
       for (int64_t j = 0; j < vectors; ++j)
-        out.push_back(arithmetic.multiplyAdd(kb.splat(scalar, cast<VectorType>(row[j].getType()).getDimSize(0)), row[j],
-                                             in[from + r * vectors + j]));
+        out.push_back(arithmetic.multiplyAdd(x, row[j], in[from + r * vectors + j]));
     }
     return out;
   };

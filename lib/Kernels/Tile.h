@@ -23,11 +23,13 @@ struct Arithmetic {
   DType type;
   mlir::Value zero(int64_t lanes);
   mlir::Value widen(mlir::Value x, DType from); // of `from` to `type`
+  /// The scalar x of `from` in all lanes, of `type`. Halves are repeated first: one lane is widened no faster than all.
+  mlir::Value spread(mlir::Value x, DType from, int64_t lanes);
   mlir::Value multiplyAdd(mlir::Value x, mlir::Value y, mlir::Value z);
   mlir::Value add(mlir::Value x, mlir::Value y);
 };
 
-/// k = lo..hi: acc[r * vectors + j] += a(r, k) * b(j, k), with k split over several sets of accumulators where a tile
+/// k = lo..hi: acc[r * vectors + j] += a(r, k) * b(j, k), where a gives a scalar or all lanes of one, with k split over several sets of accumulators where a tile
 /// has too few of them to hide the latency of an FMA. `fetch(k)`, if given, is called for each k before its use.
 /// `unroll`: steps of k in the loop's body where there is one set; more than one is only for operands at so simple
 /// places that LLVM's scheduler does not gather their loads and spill (measured: matmul lost a third).
