@@ -67,7 +67,7 @@ template <class T> struct Params {
   }
 };
 
-Params<int64_t>::Walk walkOf(const View &view) {
+Params<int64_t>::Walk spatialWalk(const View &view) {
   Params<int64_t>::Walk walk;
   walk.batch = view.strides.front();
   walk.column = view.strides.back();
@@ -111,12 +111,12 @@ BoundLaunch bindDirect(const ConvProblem &p, const LaunchSite &site, const Targe
     phaseCount *= dim.phases;
   }
   q.resize(spatial, phases, 1 + p.extras.size());
-  q.in = walkOf(p.in);
-  q.outs[0] = walkOf(p.out);
+  q.in = spatialWalk(p.in);
+  q.outs[0] = spatialWalk(p.out);
   config["x0"] = strideClass(p.out);
   for (size_t i = 0; i < p.extras.size(); ++i) {
     kernel.types.push_back(p.extras[i].type);
-    q.outs[i + 1] = walkOf(p.extras[i]);
+    q.outs[i + 1] = spatialWalk(p.extras[i]);
     config["x" + std::to_string(i + 1)] = strideClass(p.extras[i]);
   }
   q.chunks = channels / chunkOf(channels);

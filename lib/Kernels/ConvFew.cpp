@@ -18,25 +18,18 @@ namespace {
 constexpr int64_t mostChannels = 4;
 
 template <class T> struct Params {
-  struct Walk {
-    T batch = 0, row = 0, pixel = 0, channel = 0;
-  };
   T height = 0, width = 0, inHeight = 0, inWidth = 0, top = 0, left = 0;
   T rowBlock = 0, rowBlocks = 1, pitch = 0, right = 0; // pitch: elements of a plane's row in scratch
   T tiles = 0, panels = 0;
-  Walk in;
-  std::vector<Walk> outs;
+  ImageWalk<T> in;
+  std::vector<ImageWalk<T>> outs;
   template <class F> void each(F f) {
     for (T *x :
          {&height, &width, &inHeight, &inWidth, &top, &left, &rowBlock, &rowBlocks, &pitch, &right, &tiles, &panels})
       f(*x);
-    auto walk = [&](Walk &w) {
-      for (T *x : {&w.batch, &w.row, &w.pixel, &w.channel})
-        f(*x);
-    };
-    walk(in);
-    for (Walk &w : outs)
-      walk(w);
+    in.each(f);
+    for (ImageWalk<T> &walk : outs)
+      walk.each(f);
   }
 };
 
@@ -63,17 +56,8 @@ BoundLaunch bindFew(const ConvProblem &p, const LaunchSite &site, const Target &
   kernel.body = site.body.str();
   kernel.types = {p.out.type, p.in.type, p.weights.type};
   Params<int64_t> q;
-  auto walk = [](const View &v) {
-    return Params<int64_t>::Walk{v.strides[0], v.strides[1], v.strides[2], v.strides[3]};
-  };
-  q.in = walk(p.in);
-  q.outs = {walk(p.out)};
-  config["x0"] = strideClass(p.out);
-  for (size_t i = 0; i < p.extras.size(); ++i) {
-    kernel.types.push_back(p.extras[i].type);
-    q.outs.push_back(walk(p.extras[i]));
-    config["x" + std::to_string(i + 1)] = strideClass(p.extras[i]);
-  }
+  q.in = walkOf(p.in);
+  q.outs = bindOperands(kernel, p.out, p.extras);
   const ConvDim &y = p.dims[0], &x = p.dims[1];
   q.height = p.out.dims[1], q.width = p.out.dims[2];
   q.inHeight = p.in.dims[1], q.inWidth = p.in.dims[2];

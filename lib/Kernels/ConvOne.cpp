@@ -17,27 +17,18 @@ namespace {
 constexpr int64_t mostPhases = 4; // along one dimension
 
 template <class T> struct Params {
-  struct Walk {
-    T batch = 0, row = 0, pixel = 0;
-  };
   T height = 0, width = 0, channels = 0, depth = 0, chunkStride = 0; // of the input; of packed weights
   T rows = 0, rowBlock = 1;                                          // input rows of all images; of a unit
-  Walk in;
-  std::vector<Walk> outs;
+  ImageWalk<T> in;
+  std::vector<ImageWalk<T>> outs;
   template <class F> void each(F f) {
     for (T *x : {&height, &width, &channels, &depth, &chunkStride, &rows, &rowBlock})
       f(*x);
-    auto walk = [&](Walk &w) {
-      for (T *x : {&w.batch, &w.row, &w.pixel})
-        f(*x);
-    };
-    walk(in);
-    for (Walk &w : outs)
-      walk(w);
+    in.each(f);
+    for (ImageWalk<T> &walk : outs)
+      walk.each(f);
   }
 };
-
-Params<int64_t>::Walk walkOf(const View &v) { return {v.strides[0], v.strides[1], v.strides[2]}; }
 
 /// How a vector of pixels is walked.
 int64_t pixelClass(const View &v) {
@@ -75,13 +66,7 @@ BoundLaunch bindOne(const ConvProblem &p, const LaunchSite &site, const Target &
   q.chunkStride = p.taps() * q.depth * 16;
   q.rows = p.in.dims[0] * q.height;
   q.in = walkOf(p.in);
-  q.outs = {walkOf(p.out)};
-  config["x0"] = pixelClass(p.out);
-  for (size_t i = 0; i < p.extras.size(); ++i) {
-    kernel.types.push_back(p.extras[i].type);
-    q.outs.push_back(walkOf(p.extras[i]));
-    config["x" + std::to_string(i + 1)] = pixelClass(p.extras[i]);
-  }
+  q.outs = bindOperands(kernel, p.out, p.extras, pixelClass);
   const ConvDim &y = p.dims[0], &x = p.dims[1];
   const int64_t phases = y.phases * x.phases, lanes = target.lanes(32);
   q.rowBlock = std::clamp<int64_t>((1 << 17) / std::max<int64_t>(1, q.width * q.channels * phases), 1,

@@ -21,27 +21,20 @@ namespace {
 constexpr int64_t tilePixels = 8; // of a tile, whatever its form
 
 template <class T> struct Params {
-  struct Walk {
-    T batch = 0, row = 0, pixel = 0, channel = 0;
-  };
   T height = 0, width = 0, channels = 0; // of the output
   T inHeight = 0, inWidth = 0, top = 0, left = 0;
   T insideTop = 0, insideBottom = 0, insideLeft = 0, insideRight = 0; // outputs whose taps all lie inside
   T rowBlock = 0, rowBlocks = 1, channelBlock = 0, channelBlocks = 1;
   T tapStride = 0, weightChannel = 0;
-  Walk in;
-  std::vector<Walk> outs;
+  ImageWalk<T> in;
+  std::vector<ImageWalk<T>> outs;
   template <class F> void each(F f) {
     for (T *x : {&height, &width, &channels, &inHeight, &inWidth, &top, &left, &insideTop, &insideBottom, &insideLeft,
                  &insideRight, &rowBlock, &rowBlocks, &channelBlock, &channelBlocks, &tapStride, &weightChannel})
       f(*x);
-    auto walk = [&](Walk &w) {
-      for (T *x : {&w.batch, &w.row, &w.pixel, &w.channel})
-        f(*x);
-    };
-    walk(in);
-    for (Walk &w : outs)
-      walk(w);
+    in.each(f);
+    for (ImageWalk<T> &walk : outs)
+      walk.each(f);
   }
 };
 
@@ -89,18 +82,11 @@ static llvm::Expected<BoundLaunch> bindDepthwise(const LaunchSite &site, const T
   kernel.body = site.body.str();
   kernel.types = {out.type, in.type, weights.type};
   Params<int64_t> q;
-  auto walk = [](const View &view) {
-    return Params<int64_t>::Walk{view.strides[0], view.strides[1], view.strides[2], view.strides[3]};
-  };
-  q.in = walk(in);
-  q.outs = {walk(out)};
-  config["x0"] = strideClass(out);
-  for (unsigned i = 2; i < site.numInputs(); ++i) {
-    View extra = lift(site.input(i));
-    q.outs.push_back(walk(extra));
-    kernel.types.push_back(extra.type);
-    config["x" + std::to_string(i - 1)] = strideClass(extra);
-  }
+  std::vector<View> extras;
+  for (unsigned i = 2; i < site.numInputs(); ++i)
+    extras.push_back(lift(site.input(i)));
+  q.in = walkOf(in);
+  q.outs = bindOperands(kernel, out, extras);
   q.height = out.dims[1], q.width = out.dims[2], q.channels = out.dims[3];
   q.inHeight = in.dims[1], q.inWidth = in.dims[2];
   q.top = pads[0], q.left = pads[1];

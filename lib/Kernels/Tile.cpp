@@ -250,6 +250,22 @@ void Epilogue::store(Value acc, llvm::ArrayRef<Index> at, int64_t active) {
   storeLanes(kb, result, out.buffer, at, out.strideClass, active);
 }
 
+ImageWalk<int64_t> walkOf(const View &view) {
+  return {view.strides[0], view.strides[1], view.strides[2], view.strides[3]};
+}
+
+std::vector<ImageWalk<int64_t>> bindOperands(KernelDescription &kernel, const View &out, ArrayRef<View> extras,
+                                             int64_t (*classOf)(const View &)) {
+  std::vector<ImageWalk<int64_t>> walks = {walkOf(out)};
+  kernel.config["x0"] = classOf(out);
+  for (const View &extra : extras) {
+    kernel.types.push_back(extra.type);
+    kernel.config["x" + std::to_string(walks.size())] = classOf(extra);
+    walks.push_back(walkOf(extra));
+  }
+  return walks;
+}
+
 void finishBind(BoundLaunch &bound, const LaunchSite &site) {
   bound.params.insert(bound.params.end(), site.immediates.begin(), site.immediates.end());
   bound.kernel.config["params"] = bound.params.size();

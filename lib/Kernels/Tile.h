@@ -77,6 +77,21 @@ private:
 /// The value of a body's `param` node.
 mlir::Value immediateValue(KernelBuilder &kb, DType type, unsigned param);
 
+/// How far, in elements, a view of [N, H, W, C] goes with each of its dimensions.
+template <class T> struct ImageWalk {
+  T batch = 0, row = 0, pixel = 0, channel = 0;
+  template <class F> void each(F f) {
+    for (T *x : {&batch, &row, &pixel, &channel})
+      f(*x);
+  }
+};
+ImageWalk<int64_t> walkOf(const View &view);
+
+/// The output and what the body loads beside the accumulators: their types and stride classes x0, x1, ... go into the
+/// description, their walks are returned.
+std::vector<ImageWalk<int64_t>> bindOperands(KernelDescription &kernel, const View &out, llvm::ArrayRef<View> extras,
+                                             int64_t (*classOf)(const View &) = strideClass);
+
 /// Parameter lists: a struct template `P<T>` with `each(f)`; bind makes a P<int64_t>, emit reads a P<Index>.
 template <class P> void writeParams(P &p, std::vector<int64_t> &to) {
   p.each([&](int64_t &x) { to.push_back(x); });

@@ -28,29 +28,22 @@ constexpr int64_t out4 = 4, in6 = 6, planes = in6 * in6;
 constexpr double pointA = 0.625, pointB = 1.5, a2 = pointA * pointA, b2 = pointB * pointB;
 
 template <class T> struct Params {
-  struct Walk {
-    T batch = 0, row = 0, pixel = 0, channel = 0;
-  };
   T height = 0, width = 0, inHeight = 0, inWidth = 0, top = 0, left = 0;
   T tilesDown = 0, tilesAcross = 0, tiles = 0, block = 0; // tiles: of all images
   T columnTiles = 0, columnGroup = 0, columnGroups = 1;
   T channels = 0, chunk = 0, part = 0, parts = 1, panels = 0; // part: channels of one product; chunk: of packed weights
   T pitchU = 0, pitchV = 0, pitchM = 0, offsetV = 0, offsetM = 0, offsetPatch = 0, offsetStage = 0;
-  Walk in;
-  std::vector<Walk> outs;
+  ImageWalk<T> in;
+  std::vector<ImageWalk<T>> outs;
   template <class F> void each(F f) {
     for (T *x : {&height,      &width,   &inHeight,    &inWidth,     &top,         &left,         &tilesDown,
                  &tilesAcross, &tiles,   &block,       &columnTiles, &columnGroup, &columnGroups, &channels,
                  &chunk,       &part,    &parts,       &panels,      &pitchU,      &pitchV,       &pitchM,
                  &offsetV,     &offsetM, &offsetPatch, &offsetStage})
       f(*x);
-    auto walk = [&](Walk &w) {
-      for (T *x : {&w.batch, &w.row, &w.pixel, &w.channel})
-        f(*x);
-    };
-    walk(in);
-    for (Walk &w : outs)
-      walk(w);
+    in.each(f);
+    for (ImageWalk<T> &walk : outs)
+      walk.each(f);
   }
 };
 
@@ -85,17 +78,8 @@ BoundLaunch bindWinograd(const ConvProblem &p, const LaunchSite &site, const Tar
   kernel.body = site.body.str();
   kernel.types = {p.out.type, p.in.type, p.weights.type};
   Params<int64_t> q;
-  auto walk = [](const View &v) {
-    return Params<int64_t>::Walk{v.strides[0], v.strides[1], v.strides[2], v.strides[3]};
-  };
-  q.in = walk(p.in);
-  q.outs = {walk(p.out)};
-  config["x0"] = strideClass(p.out);
-  for (size_t i = 0; i < p.extras.size(); ++i) {
-    kernel.types.push_back(p.extras[i].type);
-    q.outs.push_back(walk(p.extras[i]));
-    config["x" + std::to_string(i + 1)] = strideClass(p.extras[i]);
-  }
+  q.in = walkOf(p.in);
+  q.outs = bindOperands(kernel, p.out, p.extras);
   q.height = p.out.dims[1], q.width = p.out.dims[2];
   q.inHeight = p.in.dims[1], q.inWidth = p.in.dims[2];
   q.top = -p.dims[0].start[0], q.left = -p.dims[1].start[0];
