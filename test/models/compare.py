@@ -3,7 +3,7 @@
     python compare.py MRCC MODEL --work DIR [--quick | --only LABEL[,LABEL...]] [--tolerance 1e-4]
 
 Every output of every variant must have ONNX Runtime's type and shape and max|a-b| / max|b| below
-the tolerance. LABEL is the dims of the first input, as in the table printed. Exit 1 on failure.
+the tolerance. The first variant must give the same bits with 1, 2 and 5 threads. LABEL is the dims of the first input, as in the table printed. Exit 1 on failure.
 """
 import argparse
 import pathlib
@@ -40,7 +40,7 @@ def difference(got, expected):
     return float(np.abs(got.astype(np.float64) - expected).max() / np.abs(expected).max())
 
 
-def run(mrcc, bundle, feeds, folder):
+def run(mrcc, bundle, feeds, folder, *options):
     """Runs one variant through `mrcc run`; returns the seconds and the outputs in the model's order."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -48,7 +48,7 @@ def run(mrcc, bundle, feeds, folder):
     for k, (name, array) in enumerate(feeds.items()):
         np.save(folder / f"in{k}.npy", array)
         words += ["--input", f"{models.quoted(name)}={folder / f'in{k}.npy'}"]
-    seconds, _ = mrcc("run", bundle, *words, "--output-dir", folder / "out")
+    seconds, _ = mrcc("run", bundle, *words, *options, "--output-dir", folder / "out")
     files = sorted((folder / "out").glob("*.npy"), key=lambda p: int(p.name.split("-")[0]))
     return seconds, [np.load(f) for f in files]
 
@@ -97,6 +97,12 @@ def main():
             failures += bad
             text = error if isinstance(error, str) else f"{error:.2e}"
             print(f"  {label:16} output {k} {'x'.join(map(str, b.shape)):16} {seconds:6.2f} s  {text}{'  FAILED' if bad else ''}")
+    feeds = inputs.feeds(options.model, wanted[0])
+    one, *others = [run(mrcc, bundle, feeds, scratch / f"threads-{n}", "--threads", n)[1] for n in (1, 2, 5)]
+    for n, got in zip((2, 5), others):
+        if any(a.tobytes() != b.tobytes() for a, b in zip(one, got, strict=True)):
+            failures += 1
+            print(f"  {inputs.label(options.model, wanted[0])}: {n} threads give other bits than one  FAILED")
     raise SystemExit(1 if failures else 0)
 
 
