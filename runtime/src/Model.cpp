@@ -185,7 +185,7 @@ const Prepared &Model::acquire(uint32_t variant) {
     std::lock_guard lock(mutex);
     if (!hold(entry)) {
       const Prepared *made = prepare(variant);
-      evict();
+      evict(options.preparedLimit - 1); // makes room for it
       entry.pinned |=
           options.pinFirst && std::none_of(entries.begin(), entries.end(), [](Entry &e) { return e.pinned; });
       entry.prepared.store(made, std::memory_order_release);
@@ -197,11 +197,17 @@ const Prepared &Model::acquire(uint32_t variant) {
   return *entry.prepared.load(std::memory_order_relaxed);
 }
 
-void Model::release(uint32_t variant) { entries[variant].users.fetch_sub(1, std::memory_order_release); }
+void Model::release(uint32_t variant) {
+  entries[variant].users.fetch_sub(1, std::memory_order_release);
+  if (prepared.load(std::memory_order_relaxed) <= options.preparedLimit)
+    return;
+  std::lock_guard lock(mutex);
+  evict(options.preparedLimit);
+}
 
-/// Makes room for one more. Variants that run now cannot go; there may be more than the limit for as long as they run.
-void Model::evict() {
-  while (prepared.load(std::memory_order_relaxed) >= options.preparedLimit) {
+/// Leaves at most so many. Variants that run now cannot go: there may be more than the limit until they are released.
+void Model::evict(uint32_t most) {
+  while (prepared.load(std::memory_order_relaxed) > most) {
     Entry *oldest = nullptr;
     for (Entry &entry : entries)
       if (entry.prepared.load(std::memory_order_relaxed) && !entry.pinned &&

@@ -95,7 +95,7 @@ private:
   bool hold(Entry &entry) const;
   const Prepared *prepare(uint32_t variant);
   void verifyRange(uint32_t file, uint64_t offset, uint64_t bytes);
-  void evict();
+  void evict(uint32_t most);
 
   Storage storage;
   Options options;

@@ -41,6 +41,36 @@ TEST_CASE("preparing keeps the count of a thread that has just looked for the sa
   CHECK(TestAccess::users(model, 0) == 0);
 }
 
+TEST_CASE("after a burst of variants that run at the same time, the limit holds again") {
+  Folder folder;
+  write(folder / "a.mrcb", Contents(four));
+  runtime::Options options;
+  options.preparedLimit = 2;
+  std::vector<std::string> log;
+  options.logUser = &log;
+  options.log = [](void *user, mrcc_log_level, const char *message) {
+    static_cast<std::vector<std::string> *>(user)->push_back(message);
+  };
+  runtime::Model model(runtime::Storage::openPath(folder / "a.mrcb"), std::move(options));
+  for (uint32_t variant : {0, 1, 2, 3})
+    model.acquire(variant);
+  CHECK(model.numPrepared() == 4); // all run
+  log.clear();
+  model.release(3);
+  CHECK(model.numPrepared() == 3); // the only one that is not running
+  model.release(0);
+  CHECK(model.numPrepared() == 2);
+  model.release(1);
+  model.release(2);
+  CHECK(model.numPrepared() == 2);
+  REQUIRE(log.size() == 2);
+  CHECK(log[0].rfind("let go ", 0) == 0);
+  CHECK(log[1].rfind("let go ", 0) == 0);
+  model.acquire(1); // still there: nothing is prepared for it
+  CHECK(log.size() == 2);
+  model.release(1);
+}
+
 TEST_CASE("what a thread holds stays prepared, and nothing is held when all have released") {
   Folder folder;
   write(folder / "a.mrcb", Contents(four));
