@@ -380,10 +380,24 @@ static LogicalResult checkIndices(Operation *op, Value indices) {
   return shapeError(op) << "expected integer indices, got " << indices.getType();
 }
 
+/// Constant indices must lie in their axes: -d to d - 1 for a known axis of d. `dims` are those of the axes from `first`
+/// on that one tuple of indices addresses. Indices that are not constant are clamped when the kernel runs.
+static LogicalResult checkRange(Operation *op, Value indices, ArrayRef<int64_t> dims, int64_t first) {
+  auto values = getIntegers(indices);
+  for (size_t i = 0; values && i < values->size(); ++i) {
+    int64_t d = dims[i % dims.size()], index = (*values)[i];
+    if (d != unknown && (index < -d || index >= d))
+      return shapeError(op) << "index " << index << " is out of range, axis " << first + int64_t(i % dims.size())
+                            << " has " << d << " elements";
+  }
+  return success();
+}
+
 LogicalResult GatherOp::inferShapes(SmallVectorImpl<Type> &types) {
   ArrayRef<int64_t> dims = dimsOf(getInput()), indices = dimsOf(getIndices());
   int64_t axis = getAxis();
-  if (failed(checkAxis(*this, axis, dims.size())) || failed(checkIndices(*this, getIndices())))
+  if (failed(checkAxis(*this, axis, dims.size())) || failed(checkIndices(*this, getIndices())) ||
+      failed(checkRange(*this, getIndices(), dims.slice(axis, 1), axis)))
     return failure();
   Dims out(dims.take_front(axis));
   out.append(indices.begin(), indices.end());
@@ -398,6 +412,8 @@ LogicalResult GatherElementsOp::inferShapes(SmallVectorImpl<Type> &types) {
   for (auto [i, pair] : llvm::enumerate(llvm::zip_equal(dimsOf(getInput()), dimsOf(getIndices()))))
     if (auto [d, n] = pair; int64_t(i) != int64_t(getAxis()) && d != unknown && n != unknown && n > d)
       return shapeError(*this) << "expected indices of at most " << d << " along axis " << i << ", got " << n;
+  if (failed(checkRange(*this, getIndices(), dimsOf(getInput()).slice(getAxis(), 1), getAxis())))
+    return failure();
   return give(types, dimsOf(getIndices()), typeOf(getInput()).getElementType());
 }
 
@@ -421,7 +437,8 @@ static LogicalResult checkTuples(Operation *op, Value input, Value indices, int6
 LogicalResult GatherNDOp::inferShapes(SmallVectorImpl<Type> &types) {
   ArrayRef<int64_t> dims = dimsOf(getInput()), at = dimsOf(getIndices());
   int64_t batch = getBatchDims(), length;
-  if (failed(checkTuples(*this, getInput(), getIndices(), batch, length)))
+  if (failed(checkTuples(*this, getInput(), getIndices(), batch, length)) ||
+      failed(checkRange(*this, getIndices(), dims.slice(batch, length), batch)))
     return failure();
   Dims out(at.drop_back());
   for (int64_t i = 0; i < batch; ++i)

@@ -93,7 +93,7 @@ static void convTranspose(NodeContext &c) {
   checkKernelShape(c, weights);
   if (!c)
     return;
-  Window w = readWindow(c, spatial);
+  Window w = readWindow(c, spatial, true);
   auto padding = c.integers("output_padding").value_or(SmallVector<int64_t>(spatial, 0));
   auto size = c.integers("output_shape");
   if (size && int64_t(size->size()) == spatial + 2) // some exporters write batch and channels too

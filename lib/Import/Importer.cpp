@@ -6,6 +6,7 @@
 #include "Importer.h"
 #include "Checks.h"
 #include "Known.h"
+#include "Schemas.h"
 #include "mlir/IR/Verifier.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
@@ -188,9 +189,46 @@ std::optional<Value> Importer::lookup(StringRef name, Scope &scope) {
   return std::nullopt;
 }
 
+/// A node's name in messages. Calls inside each other make it long: then its ends.
+std::string Importer::nameOf(const onnx::Node &node, const Scope &scope) {
+  constexpr size_t longest = 200, end = 80;
+  std::string name = scope.prefix + node.name;
+  if (name.size() <= longest)
+    return name;
+  size_t head = end, tail = name.size() - end;
+  auto inside = [&](size_t i) { return (name[i] & 0xC0) == 0x80; }; // of a UTF-8 character
+  while (head > 0 && inside(head))
+    --head;
+  while (tail < name.size() && inside(tail))
+    ++tail;
+  return name.substr(0, head) + "..." + name.substr(tail);
+}
+
 //===-- nodes -----------------------------------------------------------------------------------------------------===//
 
+/// What the op's schema forbids, of nodes that no output needs too; and names that are taken before any node.
+Error Importer::checkNodes(ArrayRef<onnx::Node> nodes, const Scope &scope) {
+  for (const onnx::Node &node : nodes) {
+    for (const std::string &name : node.outputs)
+      if (!name.empty() && (scope.values.contains(name) || scope.tensors.contains(name)))
+        return bad("value '" + name + "' of node '" + nameOf(node, scope) +
+                   "' has the name of an input or initialiser");
+    std::vector<std::string> unknown;
+    std::string why = findFunction(node) ? "" : onnx::checkSchema(node, unknown);
+    if (!why.empty())
+      return bad("node '" + nameOf(node, scope) + "' (" + node.op + "): " + why);
+    for (const std::string &name : unknown)
+      if (std::string note =
+              "node '" + nameOf(node, scope) + "' (" + node.op + "): attribute '" + name + "' is unknown and ignored";
+          !llvm::is_contained(notes, note))
+        notes.push_back(std::move(note));
+  }
+  return Error::success();
+}
+
 Error Importer::importNodes(ArrayRef<onnx::Node> nodes, ArrayRef<std::string> outputs, Scope &scope) {
+  if (Error error = checkNodes(nodes, scope))
+    return error;
   auto order = onnx::sortNodes(nodes, outputs);
   if (!order)
     return order.takeError();
@@ -250,7 +288,7 @@ Error Importer::importNode(const onnx::Node &raw, Scope &scope) {
     }
     auto value = lookup(name, scope);
     if (!value)
-      return bad("node '" + scope.prefix + node.name + "' (" + node.op + "): its input '" + name +
+      return bad("node '" + nameOf(node, scope) + "' (" + node.op + "): its input '" + name +
                  "' is made by no node, initialiser or input");
     lost |= !*value;
     operands.push_back(*value);
@@ -300,7 +338,7 @@ Error Importer::importNode(const onnx::Node &raw, Scope &scope) {
   }
   if (c.failure)
     return onnx::importError(c.failure->kind,
-                             "node '" + scope.prefix + node.name + "' (" + node.op + "): " + c.failure->message);
+                             "node '" + nameOf(node, scope) + "' (" + node.op + "): " + c.failure->message);
   return bindOutputs(node, c.results, scope);
 }
 
@@ -312,8 +350,7 @@ Error Importer::bindOutputs(const onnx::Node &node, ArrayRef<Value> results, Sco
       refuse(node, scope, ("output " + Twine(i)).str());
       scope.values[name] = Value();
     } else if (!scope.values.try_emplace(name, results[i]).second || scope.tensors.contains(name)) {
-      return bad("value '" + name + "' of node '" + scope.prefix + node.name +
-                 "' has the name of an input or initialiser");
+      return bad("value '" + name + "' of node '" + nameOf(node, scope) + "' has the name of an input or initialiser");
     }
   }
   return Error::success();
@@ -330,10 +367,9 @@ void Importer::lose(const onnx::Node &node, Scope &scope) {
 Error Importer::callFunction(const onnx::Function &function, const onnx::Node &node, ArrayRef<Value> operands,
                              Scope &scope) {
   if (scope.depth >= deepest)
-    return bad("node '" + scope.prefix + node.name + "': functions and subgraphs are nested deeper than " +
-               Twine(deepest));
+    return bad("node '" + nameOf(node, scope) + "': functions and subgraphs are nested deeper than " + Twine(deepest));
   if (operands.size() > function.inputs.size() || node.outputs.size() > function.outputs.size())
-    return bad("node '" + scope.prefix + node.name + "' has " + Twine(operands.size()) + " inputs and " +
+    return bad("node '" + nameOf(node, scope) + "' has " + Twine(operands.size()) + " inputs and " +
                Twine(node.outputs.size()) + " outputs, function " + function.name + " has " +
                Twine(function.inputs.size()) + " and " + Twine(function.outputs.size()));
   Attributes attributes;
@@ -390,7 +426,7 @@ Error Importer::importIf(const onnx::Node &node, Value condition, Scope &scope) 
     if (a.name == "then_branch" || a.name == "else_branch")
       branches[a.name == "else_branch"] = a.g.get();
   if (!condition || !branches[0] || !branches[1])
-    return bad("node '" + scope.prefix + node.name + "': If needs a condition and two branches");
+    return bad("node '" + nameOf(node, scope) + "': If needs a condition and two branches");
   auto known = knownScalar(condition);
   if (!known) {
     refuseUnknown(branches[0]->nodes, scope, 1);
@@ -406,10 +442,9 @@ Error Importer::importIf(const onnx::Node &node, Value condition, Scope &scope) 
 Expected<SmallVector<Value>> Importer::importBody(const onnx::Graph &body, ArrayRef<Value> arguments,
                                                   const onnx::Node &node, Scope &scope) {
   if (scope.depth >= deepest)
-    return bad("node '" + scope.prefix + node.name + "': functions and subgraphs are nested deeper than " +
-               Twine(deepest));
+    return bad("node '" + nameOf(node, scope) + "': functions and subgraphs are nested deeper than " + Twine(deepest));
   if (arguments.size() != body.inputs.size())
-    return bad("node '" + scope.prefix + node.name + "': its subgraph has " + Twine(body.inputs.size()) +
+    return bad("node '" + nameOf(node, scope) + "': its subgraph has " + Twine(body.inputs.size()) +
                " inputs, expected " + Twine(arguments.size()));
   Scope inner;
   inner.parent = &scope;
@@ -430,7 +465,7 @@ Expected<SmallVector<Value>> Importer::importBody(const onnx::Graph &body, Array
   for (const std::string &name : outputs) {
     auto value = lookup(name, inner);
     if (!value)
-      return bad("node '" + scope.prefix + node.name + "': output '" + name + "' of its subgraph is made by no node");
+      return bad("node '" + nameOf(node, scope) + "': output '" + name + "' of its subgraph is made by no node");
     results.push_back(*value);
   }
   return results;

@@ -40,6 +40,8 @@ private:
   std::optional<mlir::Value> lookup(llvm::StringRef name, Scope &scope);
   mlir::Value constant(const onnx::Tensor &tensor);
   llvm::Error importNodes(llvm::ArrayRef<onnx::Node> nodes, llvm::ArrayRef<std::string> outputs, Scope &scope);
+  llvm::Error checkNodes(llvm::ArrayRef<onnx::Node> nodes, const Scope &scope);
+  static std::string nameOf(const onnx::Node &node, const Scope &scope);
   llvm::Error importNode(const onnx::Node &node, Scope &scope);
   llvm::Error callFunction(const onnx::Function &function, const onnx::Node &node, llvm::ArrayRef<mlir::Value> operands,
                            Scope &scope);

@@ -1,4 +1,5 @@
 // Gathers, scatters, and what is made of them.
+#include "Known.h"
 #include "Node.h"
 
 using namespace mlir;
@@ -36,6 +37,8 @@ static void oneHot(NodeContext &c) {
   Type i64 = c.builder.getI64Type();
   Value indices = c.cast(c.in(0), i64), depth = c.cast(c.in(1), i64), values = c.in(2);
   int64_t rank = c.rank(indices) + 1, axis = c.axis(c.integer("axis", -1), rank);
+  if (auto known = knownIntegers(depth); known && known->size() == 1 && known->front() < 0)
+    return c.invalid("depth is " + Twine(known->front()) + ", expected 0 or more");
   if (c.rank(depth) > 0)
     depth = c.squeeze(depth, 0);
   Value positions = c.make<RangeOp>(c.scalar(0, depth), depth, c.scalar(1, depth));

@@ -111,9 +111,29 @@ Type NodeContext::toElement(int64_t onnxType) {
 
 //===-- building --------------------------------------------------------------------------------------------------===//
 
+/// An operand on whose numbers op computes and that has an 8-bit or smaller float type. Kernels move and cast these.
+static Value narrowOperand(Operation *op) {
+  bool computes = isa<UnaryOp, BinaryOp, ReduceOp, ArgReduceOp, CumulativeOp, ConvOp, ConvTransposeOp, PoolOp, MatMulOp,
+                      ResizeOp, BatchNormOp, LayerNormOp, GroupNormOp, SoftmaxOp, AttentionOp>(op);
+  if (auto scatter = dyn_cast<ScatterElementsOp>(op))
+    computes = scatter.getReduction() != ScatterKind::none;
+  if (auto scatter = dyn_cast<ScatterNDOp>(op))
+    computes = scatter.getReduction() != ScatterKind::none;
+  for (Value v : op->getOperands()) {
+    auto tensor = dyn_cast<RankedTensorType>(v.getType());
+    auto element = tensor ? dyn_cast<FloatType>(tensor.getElementType()) : FloatType();
+    if (computes && element && element.getWidth() <= 8)
+      return v;
+  }
+  return nullptr;
+}
+
 void NodeContext::infer(Operation *op) {
   if (failure)
     return;
+  if (Value v = narrowOperand(op))
+    return unsupported("it computes in " + mrcc::toString(mrcc::toDType(element(v))) +
+                       "; such tensors can only be moved and cast");
   std::string text;
   ScopedDiagnosticHandler handler(op->getContext(), [&](Diagnostic &d) {
     if (text.empty())

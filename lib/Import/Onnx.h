@@ -48,6 +48,7 @@ struct Node {
 struct ValueInfo {
   std::string name;
   bool isTensor = false, ranked = false;
+  const char *otherType = ""; // "is a sequence", where it is no tensor
   int32_t onnxType = 0;
   DType type = DType::none;
   std::vector<int64_t> dims; // ShapedType::kDynamic: open

@@ -72,9 +72,11 @@ llvm::Expected<Order> onnx::sortNodes(llvm::ArrayRef<Node> nodes, llvm::ArrayRef
   }
   if (order.nodes.size() != nodes.size()) {
     size_t first = llvm::find_if(waiting, [](size_t n) { return n > 0; }) - waiting.begin();
-    return importError(ImportError::invalid, "the graph has a cycle: " + Twine(nodes.size() - order.nodes.size()) +
-                                                 " nodes are in it or wait for it, the first is '" + nodes[first].name +
-                                                 "'");
+    size_t count = nodes.size() - order.nodes.size();
+    return importError(ImportError::invalid,
+                       "the graph has a cycle: " + Twine(count) +
+                           (count == 1 ? " node is in it or waits for it" : " nodes are in it or wait for it") +
+                           ", the first is '" + nodes[first].name + "'");
   }
   llvm::StringSet<> needed;
   for (const std::string &name : outputs)

@@ -6,7 +6,7 @@
 using namespace mlir;
 using namespace mrcc;
 
-Window mrcc::readWindow(NodeContext &c, int64_t spatial) {
+Window mrcc::readWindow(NodeContext &c, int64_t spatial, bool negativePads) {
   Window w;
   auto list = [&](StringRef name, size_t size, int64_t fallback, int64_t least) {
     auto values = c.integers(name);
@@ -16,14 +16,14 @@ Window mrcc::readWindow(NodeContext &c, int64_t spatial) {
       c.invalid(name + " has " + Twine(values->size()) + " values, " + Twine(size) + " are needed");
     for (int64_t v : *values)
       if (v < least || v > INT32_MAX)
-        c.invalid(name + " is " + Twine(v));
+        c.invalid(name + " is " + Twine(v) + ", expected " + Twine(least) + " to " + Twine(INT32_MAX));
     values->resize(size, fallback);
     return *values;
   };
   size_t n = size_t(std::max<int64_t>(spatial, 0));
   w.strides = list("strides", n, 1, 1);
   w.dilations = list("dilations", n, 1, 1);
-  w.pads = list("pads", 2 * n, 0, INT32_MIN);
+  w.pads = list("pads", 2 * n, 0, negativePads ? INT32_MIN : 0);
   if (c.has("kernel_shape"))
     w.kernel = list("kernel_shape", n, 1, 1);
   w.autoPad = c.text("auto_pad", "NOTSET");

@@ -78,8 +78,15 @@ Error Converter::opsets(const google::protobuf::RepeatedPtrField<::onnx::Operato
 
 void Converter::valueInfo(const ::onnx::ValueInfoProto &proto, ValueInfo &out) {
   out.name = proto.name();
-  if (!proto.has_type() || !proto.type().has_tensor_type())
+  if (!proto.has_type() || !proto.type().has_tensor_type()) {
+    const auto &type = proto.type();
+    out.otherType = type.has_sequence_type()        ? "is a sequence"
+                    : type.has_optional_type()      ? "is an optional"
+                    : type.has_map_type()           ? "is a map"
+                    : type.has_sparse_tensor_type() ? "is a sparse tensor"
+                                                    : "has no type";
     return;
+  }
   const auto &type = proto.type().tensor_type();
   out.isTensor = true;
   out.onnxType = type.elem_type();
@@ -246,7 +253,8 @@ static Expected<ModelHandle> convert(::onnx::ModelProto &proto, const std::strin
     return inFile(model->path, std::move(error));
   for (const ValueInfo &input : model->graph.inputs) // before anyone asks for its dims
     if (!input.isTensor)
-      return inFile(model->path, importError(ImportError::unsupported, "input '" + input.name + "' is not a tensor"));
+      return inFile(model->path, importError(ImportError::unsupported, "input '" + input.name + "' " + input.otherType +
+                                                                           ", only tensors are supported"));
   if (model->name.empty())
     model->name = model->graph.name;
   return model;

@@ -152,6 +152,20 @@ TEST_CASE("broken models say what is wrong") {
   };
   auto node = [](ModelProto &m) -> NodeProto & { return *m.mutable_graph()->mutable_node(0); };
   auto weights = [](ModelProto &m) -> TensorProto & { return *m.mutable_graph()->mutable_initializer(0); };
+  auto addIndexed = [](ModelProto &m, const std::string &op, std::vector<int64_t> dims, std::vector<int64_t> indices,
+                       const std::string &attribute, int64_t value) -> NodeProto & {
+    TensorProto &at = *m.mutable_graph()->add_initializer();
+    at.set_name("at");
+    at.set_data_type(TensorProto::INT64);
+    for (int64_t d : dims)
+      at.add_dims(d);
+    for (int64_t i : indices)
+      at.add_int64_data(i);
+    NodeProto &n = addNode(*m.mutable_graph(), op, {"y", "at"}, {"z"});
+    setInt(n, attribute, value);
+    m.mutable_graph()->mutable_output(0)->set_name("z");
+    return n;
+  };
   const std::vector<Case> cases{
       {"it has no graph", [](ModelProto &m) { m.clear_graph(); }},
       {"imports no opset; the file is cut", [](ModelProto &m) { m.clear_opset_import(); }},
@@ -169,6 +183,38 @@ TEST_CASE("broken models say what is wrong") {
          addNode(*m.mutable_graph(), "Exp", {"b"}, {"a"});
          addNode(*m.mutable_graph(), "Exp", {"a"}, {"b"});
        }},
+      {"the graph has a cycle: 1 node is in it or waits for it, the first is 'Exp_1'",
+       [](ModelProto &m) { addNode(*m.mutable_graph(), "Exp", {"a"}, {"a"}); }},
+      {"value 'x' of node 'Add_0' has the name of an input",
+       [&](ModelProto &m) {
+         node(m).set_output(0, "x");
+         m.mutable_graph()->mutable_output(0)->set_name("x");
+       }},
+      {"node 'Add_0' (Add): it has 3 inputs, the op has at most 2", [&](ModelProto &m) { node(m).add_input("x"); }},
+      {"node 'Exp_1' (Exp): it has no output", [](ModelProto &m) { addNode(*m.mutable_graph(), "Exp", {"x"}, {}); }},
+      {"node 'Flatten_1' (Flatten): attribute 'axis' is there twice",
+       [](ModelProto &m) {
+         NodeProto &n = addNode(*m.mutable_graph(), "Flatten", {"y"}, {"z"});
+         setInt(n, "axis", 0);
+         setInt(n, "axis", 1);
+       }},
+      {"node 'Gather_1' (Gather): index 3 is out of range, axis 1 has 3 elements",
+       [&](ModelProto &m) { addIndexed(m, "Gather", {2}, {0, 3}, "axis", 1); }},
+      {"node 'Gather_1' (Gather): index -4 is out of range, axis 1 has 3 elements",
+       [&](ModelProto &m) { addIndexed(m, "Gather", {2}, {-3, -4}, "axis", 1); }},
+      {"node 'GatherElements_1' (GatherElements): index -3 is out of range, axis 0 has 2 elements",
+       [&](ModelProto &m) { addIndexed(m, "GatherElements", {1, 2}, {-2, -3}, "axis", 0); }},
+      {"node 'GatherND_1' (GatherND): index 3 is out of range, axis 1 has 3 elements",
+       [&](ModelProto &m) { addIndexed(m, "GatherND", {2, 2}, {1, 2, 0, 3}, "batch_dims", 0); }},
+      {"node 'OneHot_1' (OneHot): depth is -3, expected 0 or more",
+       [&](ModelProto &m) { addIndexed(m, "OneHot", {}, {-3}, "axis", -1).add_input("w"); }},
+      {"node 'Conv_1' (Conv): pads is -1, expected 0 to 2147483647",
+       [](ModelProto &m) {
+         fill(*m.mutable_graph()->add_input(), "image", TensorProto::FLOAT, {1, 1, 4, 4});
+         addInitializer(*m.mutable_graph(), "k", {1, 1, 1, 1}, {1});
+         setInts(addNode(*m.mutable_graph(), "Conv", {"image", "k"}, {"z"}), "pads", {0, -1, 0, 0});
+         m.mutable_graph()->mutable_output(0)->set_name("z");
+       }},
       {"value 'w' of node 'Add_0' has the name of an input",
        [&](ModelProto &m) {
          node(m).set_input(1, "x");
@@ -181,7 +227,9 @@ TEST_CASE("broken models say what is wrong") {
       {"input 'x' is a tensor of string",
        [](ModelProto &m) { fill(*m.mutable_graph()->mutable_input(0), "x", TensorProto::STRING, {2}); },
        ImportError::unsupported},
-      {"input 'x' is not a tensor",
+      {"input 'x' has no type, only tensors are supported",
+       [](ModelProto &m) { m.mutable_graph()->mutable_input(0)->clear_type(); }, ImportError::unsupported},
+      {"input 'x' is a sequence, only tensors are supported",
        [](ModelProto &m) { m.mutable_graph()->mutable_input(0)->mutable_type()->mutable_sequence_type(); },
        ImportError::unsupported},
       {"input 'x' has no shape in the model",
@@ -299,6 +347,46 @@ TEST_CASE("broken models say what is wrong") {
     CHECK(contains(outcome.error, c.expected));
     CHECK(outcome.kind == c.kind);
   }
+}
+
+TEST_CASE("8-bit floats are moved and cast, not computed with") {
+  for (int type :
+       {TensorProto::FLOAT8E4M3FN, TensorProto::FLOAT8E4M3FNUZ, TensorProto::FLOAT8E5M2, TensorProto::FLOAT8E5M2FNUZ})
+    for (const char *op : {"Relu", "Abs", "Neg", "Add", "Equal", "Identity", "Flatten"}) {
+      ModelProto model = goodModel();
+      GraphProto &graph = *model.mutable_graph();
+      model.mutable_opset_import(0)->set_version(21);
+      fill(*graph.mutable_input(0), "x", type, {2, 3});
+      graph.clear_node();
+      const bool two = op == std::string("Add") || op == std::string("Equal"), moves = op[0] == 'I' || op[0] == 'F';
+      addNode(graph, op, two ? std::vector<std::string>{"x", "x"} : std::vector<std::string>{"x"}, {"y"}).set_name("n");
+      Outcome outcome = importBytes(bytesOf(model));
+      INFO(op, " of type ", type, ": ", outcome.error);
+      CHECK(outcome.kind == (moves ? -1 : int(ImportError::unsupported)));
+      CHECK(contains(outcome.error, moves ? "" : "'n'"));
+      CHECK(contains(outcome.error, moves ? "" : "such tensors can only be moved and cast"));
+    }
+}
+
+TEST_CASE("unknown attributes are noted, long names shortened") {
+  ModelProto model = goodModel();
+  setInt(*model.mutable_graph()->mutable_node(0), "frobnicate", 1);
+  std::string bytes = bytesOf(model);
+  auto read = readModel({reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size()}, ".", "test");
+  REQUIRE(bool(read));
+  mlir::MLIRContext context(mlir::MLIRContext::Threading::DISABLED);
+  std::vector<std::string> notes;
+  REQUIRE(bool(importModel(**read, context, {}, notes)));
+  CHECK(notes == std::vector<std::string>{"node 'Add_0' (Add): attribute 'frobnicate' is unknown and ignored"});
+
+  model = goodModel();
+  model.mutable_graph()->mutable_node(0)->set_name("begin" + std::string(5000, 'n') + "end");
+  model.mutable_graph()->mutable_node(0)->set_input(0, "v");
+  std::string error = importBytes(bytesOf(model)).error;
+  CHECK(contains(error, "node 'begin"));
+  CHECK(contains(error, "..."));
+  CHECK(contains(error, "end' (Add): its input 'v' is made by no node"));
+  CHECK(error.size() < 300);
 }
 
 TEST_CASE("files that are no models") {

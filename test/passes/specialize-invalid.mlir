@@ -89,3 +89,12 @@ func.func @large_scale(%x: tensor<?x?x?x4xf32>) -> tensor<?x?x?x4xf32> {
   %0 = mrc.resize %x, %none, %s, %none {mode = "nearest", coordinate = "asymmetric", nearest = "floor", axes = array<i64: 1>, antialias = false, aspect_policy = "stretch", cubic_coeff = -7.5e-01 : f32, exclude_outside = false, extrapolation = 0.0 : f32} : (tensor<?x?x?x4xf32>, none, tensor<1xf32>, none) -> tensor<?x?x?x4xf32>
   return %0 : tensor<?x?x?x4xf32>
 }
+
+// -----
+
+func.func @gather(%x: tensor<?x?x?x4xf32>) -> tensor<?x2x?x4xf32> {
+  %i = mrc.constant dense<[0, 8]> : tensor<2xi64>
+  // expected-error @+1 {{index 8 is out of range, axis 1 has 8 elements}}
+  %r = mrc.gather %x, %i {axis = 1 : i64} : (tensor<?x?x?x4xf32>, tensor<2xi64>) -> tensor<?x2x?x4xf32>
+  return %r : tensor<?x2x?x4xf32>
+}
