@@ -18,5 +18,7 @@ config.substitutions.append(("%encode", f"{config.protoc} --proto_path={os.path.
 for name, message in (("%model-bytes", "ModelProto"), ("%tensor-bytes", "TensorProto")):
     config.substitutions.append((name, f"{config.protoc} --proto_path={os.path.dirname(config.onnx_proto)} "
                                  f"--encode=onnx.{message} {os.path.basename(config.onnx_proto)}"))
+if os.path.exists("/dev/full"):
+    config.available_features.add("dev-full")
 for script in "exits", "damage":
     config.substitutions.append((f"%{script}", f"{sys.executable} {config.test_source_root}/cli/{script}.py"))

@@ -115,6 +115,8 @@ Expected<Image> Resolver::findImage(int64_t height, int64_t width) const {
     if (inputs[k].ranked && inputs[k].dims.size() == 4)
       candidates.push_back(k);
   auto size = std::pair(height, width);
+  if (inputs.empty())
+    return usageError("--size: the model has no input left, --bind makes all of them constant");
   if (candidates.empty())
     return usageError("--size: the model has no image input, one of 4 dimensions (" + modelShapes() + "); write " +
                       suggestion({}, nullptr, size));

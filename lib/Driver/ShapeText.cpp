@@ -1,6 +1,8 @@
 // One scanner for all shape options. Columns count characters, not bytes, from 1.
 #include "ShapeText.h"
+#include "mrcc/Driver/TensorFile.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/ConvertUTF.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -228,6 +230,30 @@ static bool nestsTooDeep(StringRef text) {
   return false;
 }
 
+/// A key that an object of valid JSON has twice; the parser keeps the last of its values without a word.
+static std::optional<std::string> keyTwice(StringRef text) {
+  std::vector<llvm::StringSet<>> objects;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '{')
+      objects.emplace_back();
+    else if (text[i] == '}')
+      objects.pop_back();
+    if (text[i] != '"')
+      continue;
+    size_t begin = i++;
+    while (text[i] != '"')
+      i += text[i] == '\\' ? 2 : 1;
+    if (!text.drop_front(i + 1).ltrim().starts_with(":"))
+      continue;
+    auto key = llvm::json::parse(text.slice(begin, i + 1)); // with its escapes
+    if (!key)
+      llvm::consumeError(key.takeError());
+    else if (auto name = key->getAsString(); name && !objects.back().insert(*name).second)
+      return name->str();
+  }
+  return std::nullopt;
+}
+
 static Expected<std::vector<WrittenShape>> readJson(StringRef text, const std::string &path) {
   auto bad = [&](const Twine &message) { return usageError(path + ": " + message); };
   if (nestsTooDeep(text))
@@ -235,6 +261,8 @@ static Expected<std::vector<WrittenShape>> readJson(StringRef text, const std::s
   auto value = llvm::json::parse(text);
   if (!value)
     return bad(llvm::toString(value.takeError()));
+  if (auto name = keyTwice(text))
+    return bad("'" + *name + "' is there twice in one object");
   auto *list = value->getAsArray();
   if (!list)
     return bad("the JSON must be a list of objects, name -> list of dimensions");
@@ -265,6 +293,9 @@ static Expected<std::vector<WrittenShape>> readJson(StringRef text, const std::s
 }
 
 Expected<std::vector<WrittenShape>> mrcc::readShapesFile(const std::string &path) {
+  constexpr uint64_t longest = uint64_t(64) << 20;
+  if (llvm::Error error = checkRegularFile(path, longest))
+    return llvm::make_error<ImportError>(ImportError::invalid, "--shapes-file " + llvm::toString(std::move(error)));
   auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
   if (!file)
     return llvm::make_error<ImportError>(ImportError::invalid,

@@ -4,6 +4,7 @@
 #include "mrcc/IR/Shapes.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 #include <cstring>
@@ -14,6 +15,18 @@ using llvm::Error;
 using llvm::Expected;
 using llvm::StringRef;
 using llvm::Twine;
+
+Error mrcc::checkRegularFile(const std::string &path, uint64_t most) {
+  llvm::sys::fs::file_status status;
+  if (std::error_code ec = llvm::sys::fs::status(path, status))
+    return llvm::createStringError(path + ": " + ec.message());
+  if (status.type() != llvm::sys::fs::file_type::regular_file)
+    return llvm::createStringError(path + ": not a regular file");
+  if (status.getSize() > most)
+    return llvm::createStringError(path + ": it has " + Twine(status.getSize()) + " bytes, at most " + Twine(most) +
+                                   " are read");
+  return Error::success();
+}
 
 static constexpr StringRef magic("\x93NUMPY", 6);
 
@@ -210,6 +223,8 @@ Expected<TensorData> mrcc::readNpy(ArrayRef<uint8_t> bytes, DType wanted, const 
 }
 
 Expected<TensorData> mrcc::readTensorFile(const std::string &path, DType wanted, const std::string &what) {
+  if (Error error = checkRegularFile(path))
+    return std::move(error);
   auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
   if (!file)
     return llvm::createStringError(path + ": " + file.getError().message());

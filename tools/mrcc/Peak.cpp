@@ -68,8 +68,13 @@ Choice widest() {
 
 } // namespace
 
+unsigned mrcc::tool::peakThreads(unsigned threads) {
+  return std::min(threads, std::max(1u, std::thread::hardware_concurrency()));
+}
+
 double mrcc::tool::measurePeak(unsigned threads) {
   auto [loop, lanes] = widest();
+  threads = peakThreads(threads);
   if (!loop)
     return 0;
   constexpr long rounds = 400000; // some milliseconds

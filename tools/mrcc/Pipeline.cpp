@@ -22,6 +22,9 @@ std::string unwritable(const std::string &output, bool isBundle) {
   if (!fs::status(output, status)) {
     if (isBundle && status.type() != fs::file_type::directory_file)
       return "it exists and is not a folder";
+    llvm::StringRef last = path::filename(llvm::StringRef(output).rtrim('/'));
+    if (isBundle && (last == "." || last == "..") && !fs::exists(output + "/index"))
+      return "it is a folder and not a bundle";
     if (!isBundle && status.type() == fs::file_type::directory_file)
       return "it is a folder";
     if (const std::string name = isBundle ? foreignContent(output) : ""; !name.empty())

@@ -212,8 +212,11 @@ llvm::Error Bench::measureSteps(mrcc_context *context) {
 }
 
 void Bench::printTable(const mrcc_model *model) const {
-  fmt::print("{}, {} thread{}, FMA peak measured here {:.1f} GFLOP/s\n", mrcc_model_name(model), arguments.threads,
-             arguments.threads == 1 ? "" : "s", peak * 1e-9);
+  fmt::print("{}, {} thread{}, FMA peak measured here {:.1f} GFLOP/s{}\n", mrcc_model_name(model), arguments.threads,
+             arguments.threads == 1 ? "" : "s", peak * 1e-9,
+             peakThreads(arguments.threads) < arguments.threads
+                 ? fmt::format(" ({} CPUs)", peakThreads(arguments.threads))
+                 : "");
   Table table({"<variant", "<target", "min ms", "median", "p90", "p99", "GFLOP", "GFLOP/s", "peak", "constants", "code",
                "arena", "peak memory"});
   for (const Result &r : results) {
@@ -268,6 +271,7 @@ void Bench::printJson(const mrcc_model *model, const mrcc_memory_info &memory) c
                          {"threads", int64_t(arguments.threads)},
                          {"rounds", int64_t(arguments.rounds)},
                          {"peak_flops_per_second", peak},
+                         {"peak_threads", int64_t(peakThreads(arguments.threads))},
                          {"workspace_bytes", int64_t(memory.workspace_bytes)},
                          {"variants", std::move(variants)}};
   std::string text;

@@ -12,7 +12,8 @@ void tool::addCompile(CLI::App &app, Command &chosen) {
     for (const Stage &stage : mrcc::stages())
       stageNames.push_back(stage.name);
     sub.add_option("model", o.model, "ONNX file")->required();
-    sub.add_option("-o,--output", o.output, "the bundle, a folder (default: the model's name with .mrcb)");
+    sub.add_option("-o,--output", o.output, "the bundle, a folder (default: the model's name with .mrcb)")
+        ->check(CLI::Validator([](const std::string &text) { return text.empty() ? "the name is empty" : ""; }, ""));
     declareShapes(sub, o.shapes);
     repeated(sub, "--bind", o.binds, "NAME=FILE: an input that becomes a constant (.npy, .pb)");
     repeated(sub, "--target", o.targets, "what CPU, several with commas; 'native' is this one")->capture_default_str();

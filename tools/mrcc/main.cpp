@@ -2,7 +2,12 @@
 #include "Tool.h"
 #include "llvm/Support/Signals.h"
 #include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
 #include <new>
+#include <system_error>
 
 using namespace mrcc::tool;
 
@@ -13,6 +18,17 @@ static std::string lowered(std::string message) {
   while (!message.empty() && (message.back() == '\n' || message.back() == '.'))
     message.pop_back();
   return message;
+}
+
+/// Results that stdout did not take, on a full disk or a closed pipe, are a failure of the whole command.
+static int finish(Console &console, int code) {
+  errno = 0;
+  bool failed = std::ferror(stdout) || std::fflush(stdout) != 0;
+  std::cout.flush();
+  if (!failed && std::cout)
+    return code;
+  console.error(std::string("cannot write to stdout") + (errno ? std::string(": ") + std::strerror(errno) : ""));
+  return systemFailed;
 }
 
 int main(int argc, char **argv) {
@@ -32,17 +48,24 @@ int main(int argc, char **argv) {
     console.error("unknown subcommand '" + std::string(argv[1]) + "'; see mrcc --help");
     return wrongUsage;
   }
+  if (argc > 1 && argv[1][0] == '-' && app.get_option_no_throw(std::string(argv[1])) == nullptr) {
+    console.error("unknown option '" + std::string(argv[1]) + "'; see mrcc --help");
+    return wrongUsage;
+  }
   try {
     app.parse(argc, argv);
-    return chosen(console);
+    return finish(console, chosen(console));
   } catch (const CLI::Success &success) { // --help, --version
-    return app.exit(success);
+    return finish(console, app.exit(success));
   } catch (const CLI::ParseError &e) {
     std::string help = "mrcc";
     for (CLI::App *sub : app.get_subcommands())
       help += " " + sub->get_name();
     console.error(lowered(e.what()) + "; see " + help + " --help");
     return wrongUsage;
+  } catch (const std::system_error &e) { // fmt's, of stdout that takes nothing
+    console.error(std::string("cannot write to stdout: ") + e.code().message());
+    return systemFailed;
   } catch (const std::bad_alloc &) {
     console.error("out of memory");
     return systemFailed;

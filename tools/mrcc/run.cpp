@@ -348,13 +348,23 @@ int Run::run() {
 static int runBundle(const RunArguments &arguments, Console &console) { return Run(arguments, console).run(); }
 
 void tool::addRun(CLI::App &app, Command &chosen) {
+  static const CLI::Validator tolerance(
+      [](const std::string &text) -> std::string {
+        double value = 0;
+        if (CLI::detail::lexical_cast(text, value) && !text.empty() && std::isfinite(value) && value >= 0)
+          return "";
+        return "'" + text + "' is not a number of 0 or more";
+      },
+      "");
   auto declare = [](CLI::App &sub, RunArguments &o) {
     sub.add_option("bundle", o.bundle, "NAME.mrcb")->required();
     repeated(sub, "-i,--input", o.inputs, "NAME=FILE: an input tensor (.npy, ONNX .pb)");
     sub.add_option("--output-dir", o.outputDir, "folder for INDEX-NAME.npy (default: here; nothing with --expect)");
     repeated(sub, "--expect", o.expected, "NAME=FILE: compare an output, exit 1 if it differs");
-    sub.add_option("--rtol", o.rtol, "allowed difference, of the expected value")->capture_default_str();
-    sub.add_option("--atol", o.atol, "and beside that")->capture_default_str();
+    sub.add_option("--rtol", o.rtol, "allowed difference, of the expected value")
+        ->check(tolerance)
+        ->capture_default_str();
+    sub.add_option("--atol", o.atol, "and beside that")->check(tolerance)->capture_default_str();
     sub.add_option("--threads", o.threads, "threads (default: one a CPU)")->check(CLI::Range(1u, maxThreads));
     sub.add_option("--target", o.target, "use this target of the bundle (default: the best that runs here)");
     sub.add_flag("--profile", o.profile, "print the time of each step");

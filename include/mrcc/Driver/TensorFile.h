@@ -6,6 +6,9 @@
 
 namespace mrcc {
 
+/// An error unless the file is a regular one of at most so many bytes: devices and pipes may never end.
+llvm::Error checkRegularFile(const std::string &path, uint64_t most = uint64_t(1) << 48);
+
 /// The tensor, dense and row-major, if its elements are of type `wanted`. `what` ("input 'x'") is named in messages.
 llvm::Expected<TensorData> readTensorFile(const std::string &path, DType wanted, const std::string &what);
 
