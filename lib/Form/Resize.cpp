@@ -39,7 +39,7 @@ struct AxisTaps {
       return mul(x, f(0));
     if (mode == "half_pixel_symmetric") {
       float adjust = float(out) / (scale * float(in)), center = float(in) / 2, offset = center * (1 - adjust);
-      return add(p.immediate(offset), sub(div(add(x, f(0.5)), p.immediate(scale)), f(0.5)));
+      return sub(add(p.immediate(offset), div(add(x, f(0.5)), p.immediate(scale))), f(0.5)); // as resizeTaps rounds
     }
     if (mode == "align_corners")
       return out == 1 ? mul(x, f(0)) : div(mul(x, p.immediate(float(in - 1))), p.immediate(float(out - 1)));
@@ -189,8 +189,8 @@ FailureOr<Value> mrcc::lowerResize(ResizeOp op, OpBuilder &b) {
   RankedTensorType in = typeOf(op.getInput()), out = typeOf(op.getOutput());
   int64_t rank = in.getRank();
   ArrayRef<int64_t> axes = op.getAxes();
-  if (op.getAntialias() || op.getCoordinate() == "tf_crop_and_resize" || op.getCoordinate() == "tf_half_pixel_for_nn" ||
-      (op.getCoordinate() == "align_corners" && hasFractionalSize(op)))
+  if (op.getAntialias() || op.getAspectPolicy() != "stretch" || op.getCoordinate() == "tf_crop_and_resize" ||
+      op.getCoordinate() == "tf_half_pixel_for_nn" || (op.getCoordinate() == "align_corners" && hasFractionalSize(op)))
     return resizeByTables(op, b);
   auto floats = [&](Value v) {
     SmallVector<float> values;

@@ -26,7 +26,7 @@ static void checkKernelShape(NodeContext &c, Value weights) {
 }
 
 static Value convolve(NodeContext &c, Value x, Value weights, Value bias, int64_t group) {
-  Window w = readWindow(c, c.rank(x) - 2);
+  Window w = readWindow(c, c.rank(x) - 2, true);
   Value v = c.make<ConvOp>(c.toChannelsLast(x), weights, bias, w.strides, w.dilations, w.pads, group, w.autoPad);
   return c.toChannelsFirst(v);
 }

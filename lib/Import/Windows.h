@@ -9,8 +9,8 @@ struct Window {
   std::string autoPad;                                         // as the mrc ops spell it
 };
 
-/// Reads and checks them for `spatial` dimensions. `kernel` is empty where the attribute is absent. Only a transposed
-/// convolution may have negative pads, which add to its output.
+/// Reads and checks them for `spatial` dimensions. `kernel` is empty where the attribute is absent.
+/// `negativePads`: of a convolution, which crop its input, and of a transposed one, which add to its output.
 Window readWindow(NodeContext &c, int64_t spatial, bool negativePads = false);
 
 } // namespace mrcc

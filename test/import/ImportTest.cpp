@@ -208,11 +208,12 @@ TEST_CASE("broken models say what is wrong") {
        [&](ModelProto &m) { addIndexed(m, "GatherND", {2, 2}, {1, 2, 0, 3}, "batch_dims", 0); }},
       {"node 'OneHot_1' (OneHot): depth is -3, expected 0 or more",
        [&](ModelProto &m) { addIndexed(m, "OneHot", {}, {-3}, "axis", -1).add_input("w"); }},
-      {"node 'Conv_1' (Conv): pads is -1, expected 0 to 2147483647",
+      {"node 'MaxPool_1' (MaxPool): pads is -1, expected 0 to 2147483647",
        [](ModelProto &m) {
          fill(*m.mutable_graph()->add_input(), "image", TensorProto::FLOAT, {1, 1, 4, 4});
-         addInitializer(*m.mutable_graph(), "k", {1, 1, 1, 1}, {1});
-         setInts(addNode(*m.mutable_graph(), "Conv", {"image", "k"}, {"z"}), "pads", {0, -1, 0, 0});
+         NodeProto &pool = addNode(*m.mutable_graph(), "MaxPool", {"image"}, {"z"});
+         setInts(pool, "kernel_shape", {2, 2});
+         setInts(pool, "pads", {0, -1, 0, 0});
          m.mutable_graph()->mutable_output(0)->set_name("z");
        }},
       {"value 'w' of node 'Add_0' has the name of an input",
