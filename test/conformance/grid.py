@@ -28,7 +28,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 OPSET, IR_VERSION = 22, 10
-BATCH = 12  # nodes a model
+BATCH = 24  # nodes a model
 RTOL, ATOL = 1e-3, 1e-5
 
 
@@ -100,12 +100,12 @@ def onnx_runtime(node):
 
 # ---- what is drawn ----
 
-# Three nodes in a row have the same attributes and other sizes (from r.more): they share their kernels.
-ALIKE = 3
+# Six nodes in a row have the same attributes and other sizes (from r.more): they share their kernels.
+ALIKE = 6
 
 
 def numbers(r, shape, dtype=np.float32):
-    values = np.array([r.more.randint(-64, 64) for _ in range(int(np.prod(shape)))]).reshape(shape)
+    values = np.random.default_rng(r.more.randrange(1 << 32)).integers(-64, 65, shape)
     return values.astype(dtype) if np.issubdtype(dtype, np.integer) else (values / 32).astype(dtype)
 
 
@@ -183,7 +183,7 @@ def pool(op, outputs=1):
         x = numbers(r, [r.more.choice([1, 3]), r.choice([1, 3, 8, 19])] + sizes(r, n))
         indices = op == "MaxPool" and r.random() < 0.25
         if indices:  # without ties: which one is the maximum must not depend on an order
-            x = np.array(r.more.sample(range(x.size * 2), x.size), np.float32).reshape(x.shape)
+            x = np.random.default_rng(r.more.randrange(1 << 32)).permutation(x.size).astype(np.float32).reshape(x.shape)
             a["storage_order"] = r.choice([None, 0, 1])
         if op == "MaxPool" and r.random() < 0.1:
             x = numbers(r, x.shape, r.choice([np.int8, np.uint8]))
@@ -247,8 +247,8 @@ def pad(r):
     return Node("Pad", operands, {"mode": None if mode == "constant" and r.random() < 0.5 else mode})
 
 
-GRID = {"Conv": (conv, 750), "ConvTranspose": (conv_transpose, 450), "MaxPool": (pool("MaxPool"), 450),
-        "AveragePool": (pool("AveragePool"), 300), "LpPool": (pool("LpPool"), 150), "Resize": (resize, 600), "Pad": (pad, 450)}
+GRID = {"Conv": (conv, 720), "ConvTranspose": (conv_transpose, 420), "MaxPool": (pool("MaxPool"), 300),
+        "AveragePool": (pool("AveragePool"), 240), "LpPool": (pool("LpPool"), 120), "Resize": (resize, 480), "Pad": (pad, 480)}
 
 
 # ---- where ONNX Runtime is not the reference ----
@@ -264,6 +264,7 @@ class Window:
         self.strides, self.dilations = a.get("strides", [1] * n), a.get("dilations", [1] * n)
         self.same = a.get("auto_pad", "").startswith("SAME")
         pads = a["pads"] if a.get("auto_pad", "NOTSET") == "NOTSET" and "pads" in a else [0] * 2 * n
+        self.begins = pads[:n]
         self.padded = [x + p + q for x, p, q in zip(self.size, pads[:n], pads[n:])]
         self.extent = [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations)]
 
@@ -277,6 +278,17 @@ def pool_beyond(node):
     w = Window(node)
     ceil = node.attributes.get("ceil_mode", 0)
     return "Pool" in node.op and not w.same and not ceil and any(e > x for e, x in zip(w.extent, w.padded))
+
+
+def pool_of_padding(node):
+    """A window whose places all lie in the padding."""
+    w = Window(node)
+    beyond = [s - 1 if node.attributes.get("ceil_mode") else 0 for s in w.strides]
+    return node.op == "MaxPool" and not w.same and any(
+        not any(0 <= o + k * d - begin < size for k in range(kernel))
+        for size, padded, kernel, extent, s, d, begin, more
+        in zip(w.size, w.padded, w.kernel, w.extent, w.strides, w.dilations, w.begins, beyond)
+        for o in range(0, min(padded - extent + more + 1, size + begin), s))
 
 
 def same_transposed_gap(node):
@@ -306,13 +318,29 @@ def cropped_unscaled(node):
     return any(s == 1 and (a, b) != (0, 1) for _, s, a, b in resized(node))
 
 
+def symmetric_tie(node):
+    """A coordinate that is a whole number, exactly, where floor or ceil is taken of it."""
+    a = node.attributes
+    if a["mode"] != "nearest" or a["coordinate_transformation_mode"] != "half_pixel_symmetric" or "round" in a["nearest_mode"]:
+        return False
+    half = Fraction(1, 2)
+    for n, s, _, _ in resized(node):
+        out = int(n * s)
+        offset = Fraction(n, 2) * (1 - Fraction(out) / (n * s))
+        if s != 1 and any((offset + (o + half) / s - half).denominator == 1 for o in range(out)):
+            return True
+    return False
+
+
 WINDOWED = {"Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool"}
 DEVIATIONS = [  # (op or ops, whether it applies, why ONNX Runtime's result is not what the standard says)
     (WINDOWED, same_pool_dilated, "SAME pads of pools are computed for the window without dilations; the standard's pad_shape has them"),
     (WINDOWED, pool_beyond, "a pool's window beyond the padded input gives one output, its division rounds -1/s to 0; floor gives none"),
+    (WINDOWED, pool_of_padding, "the maximum of padding alone is the least finite number; here it is minus infinity, the maximum of nothing"),
     (WINDOWED, same_transposed_gap, "ConvTranspose with SAME and a stride above its window is shorter than input * stride"),
     ({"Resize"}, align_fractional, "align_corners takes the whole length; the standard's tests take input * scale, a fraction"),
     ({"Resize"}, cropped_unscaled, "tf_crop_and_resize ignores the region of an axis whose scale is 1"),
+    ({"Resize"}, symmetric_tie, "half_pixel_symmetric: floor or ceil of a coordinate that is exactly a whole number; float32 decides"),
 ]
 
 
