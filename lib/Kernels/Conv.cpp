@@ -96,11 +96,8 @@ BoundLaunch bindDirect(const ConvProblem &p, const LaunchSite &site, const Targe
   const size_t spatial = p.spatial(), last = spatial - 1;
   const int64_t columns = p.out.dims.back() / p.group, channels = p.in.dims.back() / p.group;
   const TileShape tile = chooseTile(target, compute, columns);
-  BoundLaunch bound;
+  BoundLaunch bound = startConv(p, site);
   KernelDescription &kernel = bound.kernel;
-  kernel.family = "conv";
-  kernel.body = site.body.str();
-  kernel.types = {p.out.type, p.in.type, p.weights.type};
   auto &config = kernel.config;
 
   Params<int64_t> q;
@@ -166,7 +163,6 @@ BoundLaunch bindDirect(const ConvProblem &p, const LaunchSite &site, const Targe
   if (units < 48)
     units = block(64);
   bound.units = std::max<int64_t>(1, units);
-  bound.flops = convFlops(p);
   writeParams(q, bound.params);
 
   config["spatial"] = spatial;
@@ -285,16 +281,7 @@ private:
     active = count;
     vectors = ceilDiv(active, tile.lanes);
     column0 = kb.add(kb.mul(group, q.groupColumns), kb.mul(t, tile.width()));
-    const int64_t perPanel = 16 / tile.lanes;
-    place.clear();
-    for (int64_t j = 0; j < vectors; ++j) {
-      if (tile.vectors % perPanel == 0) {
-        place.push_back({kb.add(kb.mul(t, tile.vectors / perPanel), j / perPanel), j % perPanel * tile.lanes});
-      } else {
-        Index v = kb.add(kb.mul(t, tile.vectors), j);
-        place.push_back({kb.div(v, perPanel), kb.mul(kb.rem(v, perPanel), tile.lanes)});
-      }
-    }
+    place = panelPlaces(kb, tile, t, vectors);
     int64_t allTaps = 1;
     for (const Dim &dim : dims)
       allTaps *= dim.kernel;
@@ -338,16 +325,13 @@ private:
       for (size_t d = 0; d < last; ++d)
         offset = kb.add(offset, kb.mul(output[d], walk.spatial[d]));
       offset = kb.add(offset, kb.mul(phase[last], walk.spatial[last]));
-      return Epilogue::Operand{kb.view(i == 0 ? 0 : i + 2, {1, 1},
+      return Epilogue::Operand{kb.view(Epilogue::viewOf(i), {1, 1},
                                        {kb.mul(walk.spatial[last], dims[last].phases), strideOf(column, walk.column)},
                                        offset),
                                column};
     };
     auto work = [&] {
-      epilogue.out = operand(0);
-      epilogue.extras.clear();
-      for (size_t i = 1; i < q.outs.size(); ++i)
-        epilogue.extras.push_back(operand(i));
+      epilogue.setOperands(q.outs.size(), operand);
       pixels(chunk, r, rest, grid);
     };
     inside ? kb.ifThen(inside, work) : work();

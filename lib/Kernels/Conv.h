@@ -29,8 +29,8 @@ struct ConvProblem {
 
 llvm::Expected<ConvProblem> makeConvProblem(const LaunchSite &site, bool transposed);
 
-/// Multiplications as the op is defined, times two.
-int64_t convFlops(const ConvProblem &problem);
+/// A launch of family "conv" with the problem's body, types and flops; the rest is its algorithm's.
+BoundLaunch startConv(const ConvProblem &problem, const LaunchSite &site);
 
 /// The direct kernel ("conv", algorithm 0).
 BoundLaunch bindDirect(const ConvProblem &problem, const LaunchSite &site, const Target &target);

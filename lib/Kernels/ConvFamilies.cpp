@@ -1,9 +1,10 @@
-// The families conv and conv_transpose: what they ask for, and which kernel does it.
+// The families conv and conv_transpose: what they ask for, and which kernel does it, the first that fits.
 //
-//   1x1, stride 1, no border, pixels of every view in one run    the matmul kernel over pixels
-//   at most 4 input channels                                      the kernel for few channels
-//   3x3, stride 1, f32, enough tiles and channels, not strict     Winograd
-//   everything else                                               the direct kernel
+//   one output channel, each output reads one input position        the kernel for one channel
+//   1x1, any stride, no border, pixels of what it stores in one run the matmul kernel over pixels
+//   at most 4 input channels                                        the kernel for few channels
+//   3x3, stride 1, f32, enough tiles and channels, not strict       Winograd
+//   everything else                                                 the direct kernel
 #include "Conv.h"
 #include "Families.h"
 #include "MatMul.h"
@@ -66,13 +67,23 @@ llvm::Expected<ConvProblem> makeConvProblem(const LaunchSite &site, bool transpo
   return p;
 }
 
-int64_t convFlops(const ConvProblem &p) {
+/// Multiplications as the op is defined, times two.
+static int64_t convFlops(const ConvProblem &p) {
   int64_t pixels = p.out.dims[0];
   for (size_t d = 0; d < p.spatial(); ++d) {
     // Taps over all phases make `kernel`, so an output position has kernel / phases of them on average.
     pixels *= p.dims[d].phases == 1 ? p.out.dims[d + 1] * p.dims[d].kernel : p.in.dims[d + 1] * p.dims[d].kernel;
   }
   return 2 * pixels * p.out.dims.back() * (p.in.dims.back() / p.group);
+}
+
+BoundLaunch startConv(const ConvProblem &p, const LaunchSite &site) {
+  BoundLaunch bound;
+  bound.kernel.family = "conv";
+  bound.kernel.body = site.body.str();
+  bound.kernel.types = {p.out.type, p.in.type, p.weights.type};
+  bound.flops = convFlops(p);
+  return bound;
 }
 
 // Pixels of a view as one run: [N, spatial...] has one stride.

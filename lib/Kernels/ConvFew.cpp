@@ -49,12 +49,9 @@ BoundLaunch bindFew(const ConvProblem &p, const LaunchSite &site, const Target &
   const int64_t columns = p.out.dims.back(), channels = p.in.dims.back(), bytes = bitWidth(compute) / 8;
   TileShape tile = chooseTile(target, compute, columns);
   tile.rows = std::max<int64_t>(2, std::min(tile.rows, (target.vectorRegisters >= 32 ? 16 : 8) / tile.vectors));
-  BoundLaunch bound;
+  BoundLaunch bound = startConv(p, site);
   KernelDescription &kernel = bound.kernel;
   auto &config = kernel.config;
-  kernel.family = "conv";
-  kernel.body = site.body.str();
-  kernel.types = {p.out.type, p.in.type, p.weights.type};
   Params<int64_t> q;
   q.in = walkOf(p.in);
   q.outs = bindOperands(kernel, p.out, p.extras);
@@ -72,7 +69,6 @@ BoundLaunch bindFew(const ConvProblem &p, const LaunchSite &site, const Target &
   q.panels = ceilDiv(columns, 16);
   q.tiles = ceilDiv(columns, tile.width());
   bound.units = std::max<int64_t>(1, p.out.dims[0] * q.rowBlocks);
-  bound.flops = convFlops(p);
   writeParams(q, bound.params);
   config["few"] = 1;
   config["kh"] = y.kernel, config["kw"] = x.kernel;
@@ -167,12 +163,9 @@ private:
       int64_t column = get("x" + std::to_string(i));
       Index offset = kb.add(kb.mul(image, walk.batch), kb.mul(y, walk.row));
       return Epilogue::Operand{
-          kb.view(i == 0 ? 0 : i + 2, {q.width, 1}, {walk.pixel, strideOf(column, walk.channel)}, offset), column};
+          kb.view(Epilogue::viewOf(i), {q.width, 1}, {walk.pixel, strideOf(column, walk.channel)}, offset), column};
     };
-    epilogue.out = operand(0);
-    epilogue.extras.clear();
-    for (size_t i = 1; i < q.outs.size(); ++i)
-      epilogue.extras.push_back(operand(i));
+    epilogue.setOperands(q.outs.size(), operand);
     const int64_t tail = get("tail");
     if (get("whole"))
       kb.loop(0, tail ? kb.sub(q.tiles, 1) : q.tiles, 1, [&](Index t) { columns(t, tile.width(), inRow); });
@@ -181,29 +174,24 @@ private:
   }
 
   void columns(Index t, int64_t active, Index inRow) {
-    const int64_t vectors = ceilDiv(active, tile.lanes), perPanel = 16 / tile.lanes;
+    const int64_t vectors = ceilDiv(active, tile.lanes);
     Index column0 = kb.mul(t, tile.width());
-    const bool heavy = epilogue.heavy();
+    const auto place = panelPlaces(kb, tile, t, vectors);
     auto finish = [&](Index x, Value acc, int64_t j) {
       epilogue.store(acc, {x, kb.add(column0, j * tile.lanes)}, std::min(tile.lanes, active - j * tile.lanes));
     };
-    auto micro = [&](Index x, int64_t count) {
-      KernelBuilder::Values acc(count * vectors, arithmetic.zero(tile.lanes));
+    auto product = [&](Index x, int64_t count) {
+      const KernelBuilder::Values zero(count * vectors, arithmetic.zero(tile.lanes));
       Index x0 = kb.mul(x, sw);
-      acc = kb.loop(0, kh, 1, acc, [&](Index ky, ValueRange in) {
+      return kb.loop(0, kh, 1, zero, [&](Index ky, ValueRange in) {
         KernelBuilder::Values sums(in);
         Index r = kb.add(inRow, kb.mul(ky, dh));
         for (int64_t c = 0; c < ic; ++c)
           for (int64_t kx = 0; kx < kw; ++kx) {
             SmallVector<Value> w;
-            for (int64_t j = 0; j < vectors; ++j) {
-              Index v = kb.add(kb.mul(t, tile.vectors), j);
-              w.push_back(arithmetic.widen(kb.loadVector(weights,
-                                                         {kb.div(v, perPanel), kb.add(kb.mul(ky, kw), kx), c,
-                                                          kb.mul(kb.rem(v, perPanel), tile.lanes)},
-                                                         tile.lanes),
-                                           kernel.types[2]));
-            }
+            for (auto [panel, lane] : place)
+              w.push_back(arithmetic.widen(
+                  kb.loadVector(weights, {panel, kb.add(kb.mul(ky, kw), kx), c, lane}, tile.lanes), kernel.types[2]));
             for (int64_t i = 0; i < count; ++i) {
               Value a = kb.broadcastLoad(planes, {r, c, kb.add(x0, i * sw + kx * dw)}, tile.lanes);
               for (int64_t j = 0; j < vectors; ++j)
@@ -212,21 +200,8 @@ private:
           }
         return sums;
       });
-      for (int64_t i = 0; i < count; ++i)
-        for (int64_t j = 0; j < vectors; ++j)
-          if (heavy)
-            kb.storeVector(acc[i * vectors + j], stage, {i, j * tile.lanes});
-          else
-            finish(kb.add(x, i), acc[i * vectors + j], j);
     };
-    auto after = [&](Index x, Index count) {
-      if (heavy)
-        kb.loop(0, count, 1, [&](Index i) {
-          for (int64_t j = 0; j < vectors; ++j)
-            finish(kb.add(x, i), kb.loadVector(stage, {i, j * tile.lanes}, tile.lanes), j);
-        });
-    };
-    kb.tilesEven(q.width, tile.rows, micro, after);
+    epilogue.tiles(q.width, tile, vectors, stage, product, finish);
   }
 
   const KernelDescription &kernel;

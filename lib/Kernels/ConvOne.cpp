@@ -54,12 +54,9 @@ bool fitsOne(const ConvProblem &p) {
 }
 
 BoundLaunch bindOne(const ConvProblem &p, const LaunchSite &site, const Target &target) {
-  BoundLaunch bound;
+  BoundLaunch bound = startConv(p, site);
   KernelDescription &kernel = bound.kernel;
   auto &config = kernel.config;
-  kernel.family = "conv";
-  kernel.body = site.body.str();
-  kernel.types = {p.out.type, p.in.type, p.weights.type};
   Params<int64_t> q;
   q.height = p.in.dims[1], q.width = p.in.dims[2], q.channels = p.in.dims[3];
   q.depth = chunkOf(q.channels);
@@ -72,7 +69,6 @@ BoundLaunch bindOne(const ConvProblem &p, const LaunchSite &site, const Target &
   q.rowBlock = std::clamp<int64_t>((1 << 17) / std::max<int64_t>(1, q.width * q.channels * phases), 1,
                                    std::max<int64_t>(1, q.rows / 16));
   bound.units = std::max<int64_t>(1, ceilDiv(q.rows, q.rowBlock));
-  bound.flops = convFlops(p);
   writeParams(q, bound.params);
   config["one"] = 1;
   config["py"] = y.phases, config["px"] = x.phases;
@@ -145,12 +141,9 @@ private:
         Index stride = strideOf(pixel, walk.pixel), first = kb.mul(kb.mul(x, px), stride);
         Index row = kb.mul(kb.add(kb.mul(y, py), phase), walk.row);
         return Epilogue::Operand{
-            kb.view(i == 0 ? 0 : i + 2, {1}, {stride}, kb.add(kb.mul(image, walk.batch), kb.add(row, first))), pixel};
+            kb.view(Epilogue::viewOf(i), {1}, {stride}, kb.add(kb.mul(image, walk.batch), kb.add(row, first))), pixel};
       };
-      epilogue.out = operand(0);
-      epilogue.extras.clear();
-      for (size_t i = 1; i < q.outs.size(); ++i)
-        epilogue.extras.push_back(operand(i));
+      epilogue.setOperands(q.outs.size(), operand);
       SmallVector<Value> sums;
       for (int64_t i = 0; i < px; ++i)
         sums.push_back(pixelSums(pixels, phase * px + i));

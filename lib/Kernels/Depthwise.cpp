@@ -233,12 +233,10 @@ private:
       Index stride = strideOf(column, walk.channel);
       Index offset = kb.add(kb.add(kb.mul(y, walk.row), kb.mul(x, walk.pixel)), kb.mul(c, stride));
       return Epilogue::Operand{
-          kb.view(i == 0 ? 0 : i + 2, {1, 1, 1}, {walk.row, walk.pixel, stride}, kb.add(outImages[i], offset)), column};
+          kb.view(Epilogue::viewOf(i), {1, 1, 1}, {walk.row, walk.pixel, stride}, kb.add(outImages[i], offset)),
+          column};
     };
-    epilogue.out = operand(0);
-    epilogue.extras.clear();
-    for (size_t i = 1; i < q.outs.size(); ++i)
-      epilogue.extras.push_back(operand(i));
+    epilogue.setOperands(q.outs.size(), operand);
     if (!epilogue.heavy(12)) { // a tile has few products: a loop around the body would take as long as they do
       for (size_t i = 0; i < acc.size(); ++i)
         epilogue.store(acc[i], {int64_t(i) / columns, int64_t(i) % columns, 0}, active);

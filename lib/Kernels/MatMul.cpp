@@ -262,15 +262,12 @@ private:
       b = kb.view(2, {1, q.depth}, {q.bColumn, 1}, offset[2]); // [column][k]
     else
       b = kb.view(2, {q.depth, 1}, {q.bRow, q.bColumn}, offset[2]);
-    auto operand = [&](size_t i, unsigned view) {
+    epilogue.setOperands(q.views - 2, [&](size_t i) {
+      const unsigned view = Epilogue::viewOf(i);
       int64_t column = get(("x" + std::to_string(i)).c_str());
       return Epilogue::Operand{kb.view(view, {q.rows, 1}, {q.row[i], strideOf(column, q.column[i])}, offset[view]),
                                column};
-    };
-    epilogue.out = operand(0, 0);
-    epilogue.extras.clear();
-    for (size_t v = 3; v < q.views; ++v)
-      epilogue.extras.push_back(operand(v - 2, v));
+    });
 
     DType type = arithmetic.type;
     stage = kb.scratch(0, type, {tile.rows, tile.width()});
@@ -297,24 +294,10 @@ private:
     auto finish = [&](Index r, Value acc, int64_t j) {
       epilogue.store(acc, {kb.add(row0, r), kb.add(column0, j * tile.lanes)}, lanesOf(j));
     };
-    const bool heavy = epilogue.heavy();
-    auto micro = [&](Index r0, int64_t count) {
-      KernelBuilder::Values acc = product(t, column0, kb.add(row0, r0), count, vectors, active);
-      for (int64_t r = 0; r < count; ++r)
-        for (int64_t j = 0; j < vectors; ++j)
-          if (heavy)
-            kb.storeVector(acc[r * vectors + j], stage, {r, j * tile.lanes});
-          else
-            finish(kb.add(r0, r), acc[r * vectors + j], j);
+    auto tileProduct = [&](Index r0, int64_t count) {
+      return product(t, column0, kb.add(row0, r0), count, vectors, active);
     };
-    auto after = [&](Index r0, Index count) {
-      if (heavy)
-        kb.loop(0, count, 1, [&](Index r) {
-          for (int64_t j = 0; j < vectors; ++j)
-            finish(kb.add(r0, r), kb.loadVector(stage, {r, j * tile.lanes}, tile.lanes), j);
-        });
-    };
-    kb.tilesEven(rows, tile.rows, micro, after);
+    epilogue.tiles(rows, tile, vectors, stage, tileProduct, finish);
   }
 
   KernelBuilder::Values product(Index t, Index column0, Index first, int64_t count, int64_t vectors, int64_t active) {
@@ -331,17 +314,8 @@ private:
       for (int64_t r = 0; r < count; ++r)
         at.push_back(kb.add(first, r));
     }
-    // Where vector j of the tile lies in packed panels of 16.
     const int64_t perPanel = 16 / tile.lanes;
-    SmallVector<std::pair<Index, Index>> place;
-    for (int64_t j = 0; j < vectors; ++j) {
-      if (tile.vectors % perPanel == 0) {
-        place.push_back({kb.add(kb.mul(t, tile.vectors / perPanel), j / perPanel), j % perPanel * tile.lanes});
-      } else {
-        Index v = kb.add(kb.mul(t, tile.vectors), j);
-        place.push_back({kb.div(v, perPanel), kb.mul(kb.rem(v, perPanel), tile.lanes)});
-      }
-    }
+    const auto place = panelPlaces(kb, tile, t, vectors);
     const Index nextPanels = kb.select(kb.less(t, kb.sub(q.tiles, 1)), tile.width() / 16, 0);
     const KernelBuilder::Values zero(count * vectors, arithmetic.zero(tile.lanes));
     // Lines of B at every 16 columns of the tile.

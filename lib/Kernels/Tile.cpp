@@ -129,6 +129,20 @@ KernelBuilder::Values multiplyLoop(Arithmetic &arithmetic, Index lo, Index hi, i
   return kb.loop(main, hi, 1, wide, [&](Index k, ValueRange in) { return step(k, in, 0); });
 }
 
+SmallVector<std::pair<Index, Index>> panelPlaces(KernelBuilder &kb, const TileShape &tile, Index t, int64_t vectors) {
+  const int64_t perPanel = 16 / tile.lanes;
+  SmallVector<std::pair<Index, Index>> places;
+  for (int64_t j = 0; j < vectors; ++j) {
+    if (tile.vectors % perPanel == 0) {
+      places.push_back({kb.add(kb.mul(t, tile.vectors / perPanel), j / perPanel), j % perPanel * tile.lanes});
+    } else {
+      Index v = kb.add(kb.mul(t, tile.vectors), j);
+      places.push_back({kb.div(v, perPanel), kb.mul(kb.rem(v, perPanel), tile.lanes)});
+    }
+  }
+  return places;
+}
+
 int64_t strideClass(const View &view) {
   if (view.dims.empty() || view.dims.back() == 1)
     return 1; // one element: any stride will do
@@ -205,6 +219,29 @@ bool Epilogue::heavy(int limit) const {
       break;
     }
   return cost > limit || out.strideClass == 2;
+}
+
+void Epilogue::tiles(Index rows, const TileShape &tile, int64_t vectors, Buffer stage,
+                     llvm::function_ref<KernelBuilder::Values(Index, int64_t)> product,
+                     llvm::function_ref<void(Index, Value, int64_t)> finish) {
+  const bool staged = heavy();
+  auto micro = [&](Index first, int64_t count) {
+    KernelBuilder::Values acc = product(first, count);
+    for (int64_t r = 0; r < count; ++r)
+      for (int64_t j = 0; j < vectors; ++j)
+        if (staged)
+          kb.storeVector(acc[r * vectors + j], stage, {r, j * tile.lanes});
+        else
+          finish(kb.add(first, r), acc[r * vectors + j], j);
+  };
+  auto after = [&](Index first, Index count) {
+    if (staged)
+      kb.loop(0, count, 1, [&](Index r) {
+        for (int64_t j = 0; j < vectors; ++j)
+          finish(kb.add(first, r), kb.loadVector(stage, {r, j * tile.lanes}, tile.lanes), j);
+      });
+  };
+  kb.tilesEven(rows, tile.rows, micro, after);
 }
 
 Value immediateValue(KernelBuilder &kb, DType type, unsigned param) {

@@ -29,14 +29,19 @@ struct Arithmetic {
   mlir::Value add(mlir::Value x, mlir::Value y);
 };
 
-/// k = lo..hi: acc[r * vectors + j] += a(r, k) * b(j, k), where a gives a scalar or all lanes of one, with k split over several sets of accumulators where a tile
-/// has too few of them to hide the latency of an FMA. `fetch(k)`, if given, is called for each k before its use.
+/// k = lo..hi: acc[r * vectors + j] += a(r, k) * b(j, k), where a gives a scalar or all lanes of one, with k split over
+/// several sets of accumulators where a tile has too few of them to hide the latency of an FMA. `fetch(k)`, if given,
+/// is called for each k before its use.
 /// `unroll`: steps of k in the loop's body where there is one set; more than one is only for operands at so simple
 /// places that LLVM's scheduler does not gather their loads and spill (measured: matmul lost a third).
 KernelBuilder::Values multiplyLoop(Arithmetic &arithmetic, Index lo, Index hi, int64_t rows, int64_t vectors,
                                    mlir::ValueRange acc, llvm::function_ref<mlir::Value(int64_t, Index)> a,
                                    llvm::function_ref<mlir::Value(int64_t, Index)> b,
                                    llvm::function_ref<void(Index)> fetch = nullptr, int64_t unroll = 1);
+
+/// Panel and first lane in it of each vector of column tile t, in weights packed in panels of 16 columns.
+llvm::SmallVector<std::pair<Index, Index>> panelPlaces(KernelBuilder &kb, const TileShape &tile, Index t,
+                                                       int64_t vectors);
 
 /// How a view's last dimension is walked: 0 a repeated element, 1 contiguous, 2 any stride (in descriptions).
 int64_t strideClass(const View &view);
@@ -62,10 +67,23 @@ public:
   };
   Operand out;
   llvm::SmallVector<Operand> extras; // input operand 2 and up
+  /// `operand(i)` makes the output (0) and the extras (1 and up), of `count` in all; viewOf(i) is the launch's view.
+  template <class F> void setOperands(size_t count, F operand) {
+    out = operand(0);
+    extras.clear();
+    for (size_t i = 1; i < count; ++i)
+      extras.push_back(operand(i));
+  }
+  static unsigned viewOf(size_t i) { return i == 0 ? 0 : i + 2; }
   /// Output element(s) at `at` (last index: column) from the accumulator.
   void store(mlir::Value acc, llvm::ArrayRef<Index> at, int64_t active);
   /// A body so long that a tile's accumulators go through memory, so that it is emitted once and not for each of them.
   bool heavy(int limit = 4) const;
+  /// Goes through `rows` rows in tiles: `product(first, count)` gives the count * vectors accumulators of a tile,
+  /// `finish(row, acc, j)` stores vector j of a row. Through `stage` [tile.rows, tile.width()] where the body is heavy.
+  void tiles(Index rows, const TileShape &tile, int64_t vectors, Buffer stage,
+             llvm::function_ref<KernelBuilder::Values(Index, int64_t)> product,
+             llvm::function_ref<void(Index, mlir::Value, int64_t)> finish);
 
 private:
   KernelBuilder &kb;

@@ -71,12 +71,9 @@ bool fitsWinograd(const ConvProblem &p, const LaunchSite &site) {
 BoundLaunch bindWinograd(const ConvProblem &p, const LaunchSite &site, const Target &target) {
   const int64_t channels = p.in.dims.back(), columns = p.out.dims.back();
   const TileShape tile = chooseTile(target, DType::f32, columns);
-  BoundLaunch bound;
+  BoundLaunch bound = startConv(p, site);
   KernelDescription &kernel = bound.kernel;
   auto &config = kernel.config;
-  kernel.family = "conv";
-  kernel.body = site.body.str();
-  kernel.types = {p.out.type, p.in.type, p.weights.type};
   Params<int64_t> q;
   q.in = walkOf(p.in);
   q.outs = bindOperands(kernel, p.out, p.extras);
@@ -113,7 +110,6 @@ BoundLaunch bindWinograd(const ConvProblem &p, const LaunchSite &site, const Tar
   q.offsetPatch = q.offsetM + planes * q.pitchM * 4;
   q.offsetStage = q.offsetPatch + roundUp(planes * channels * 4, 64);
   bound.scratchBytes = q.offsetStage + out4 * out4 * tile.width() * 4;
-  bound.flops = convFlops(p);
   writeParams(q, bound.params);
   config["winograd"] = 1;
   config["call"] = call;
@@ -381,14 +377,11 @@ private:
         auto &walk = q.outs[n];
         int64_t column = get(("x" + std::to_string(n)).c_str());
         Index offset = kb.add(kb.mul(p.image, walk.batch), kb.add(kb.mul(p.y, walk.row), kb.mul(p.x, walk.pixel)));
-        return Epilogue::Operand{kb.view(n == 0 ? 0 : n + 2, {out4, out4, 1},
+        return Epilogue::Operand{kb.view(Epilogue::viewOf(n), {out4, out4, 1},
                                          {walk.row, walk.pixel, strideOf(column, walk.channel)}, offset),
                                  column};
       };
-      epilogue.out = operand(0);
-      epilogue.extras.clear();
-      for (size_t n = 1; n < q.outs.size(); ++n)
-        epilogue.extras.push_back(operand(n));
+      epilogue.setOperands(q.outs.size(), operand);
       for (int64_t j = 0; j < vectors; ++j) {
         std::vector<Line> x(in6);
         for (int64_t plane = 0; plane < planes; ++plane)
