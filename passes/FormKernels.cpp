@@ -4,15 +4,12 @@
 //   2. sink       reshape(x) below element-wise loops of one use, so that what computes x can take them in
 //   3. inline     a pointwise loop used by one other loop alone disappears into it, if both have as many points
 //   4. epilogue   a pointwise loop whose operand is the only use of a launch that takes fused ops (convolution, matmul,
-//   norm,
-//                 reduction) becomes that launch's tail; the rest of its operands become extras
+//                 norm, reduction) becomes that launch's tail; the rest of its operands become extras
 //   5. views      copies where a view cannot be: a reshape of memory that is not contiguous to itself, operands of
-//   concat that
-//                 are not launches of their own, results of the function that are not memory of their own, packed
-//                 weights of one repeated value
+//                 concat that are not launches of their own, results of the function that are not memory of their own,
+//                 packed weights of one repeated value
 //
-// Each step is one walk and a constant amount of work per use, repeated until nothing changes (chains shrink by one a
-// round at worst, in practice three rounds).
+// Steps 2 to 4 are one walk each, repeated until nothing changes: chains shrink by one a round at worst.
 #include "Passes.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -444,7 +441,7 @@ struct FormKernels : mrcc::impl::FormKernelsBase<FormKernels> {
           operand.set(createCopy(b, concat.getLoc(), operand.get()));
       }
     }
-    // Reshapes whose source is not contiguous enough; each copy changes what follows, so analyse again.
+    // Reshapes whose source is not contiguous enough; copies change what follows, so analyse again.
     for (bool changed = true; changed;) {
       changed = false;
       ViewAnalysis views(func);
@@ -453,7 +450,6 @@ struct FormKernels : mrcc::impl::FormKernelsBase<FormKernels> {
           OpBuilder b(&op);
           op.setOperand(0, createCopy(b, op.getLoc(), op.getOperand(0)));
           changed = true;
-          break;
         }
     }
     // Results: memory of their own, whole and in order, each once.
