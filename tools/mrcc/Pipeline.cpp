@@ -1,6 +1,7 @@
 #include "Pipeline.h"
 #include "Targets.h"
 #include "mrcc/Driver/TensorFile.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
@@ -206,9 +207,9 @@ llvm::Error Pipeline::write(Compilation &compilation) {
 
 void Pipeline::printTiming(const Compilation &compilation) const {
   fmt::print(stderr, "{:<14} {:>5} {:>9}\n", "stage", "runs", "seconds");
-  for (size_t i = 0; i < mrcc::stages().size(); ++i)
-    if (const StageTime &time = compilation.times[i]; time.runs)
-      fmt::print(stderr, "{:<14} {:>5} {:>9.3f}\n", mrcc::stages()[i].name, time.runs, time.seconds);
+  for (auto [name, time] : llvm::zip_equal(stageNames(), compilation.times))
+    if (time.runs)
+      fmt::print(stderr, "{:<14} {:>5} {:>9.3f}\n", name, time.runs, time.seconds);
 }
 
 int Pipeline::run() {

@@ -8,9 +8,6 @@ static int compile(const CompileArguments &arguments, Console &console) { return
 
 void tool::addCompile(CLI::App &app, Command &chosen) {
   auto declare = [](CLI::App &sub, CompileArguments &o) {
-    std::vector<std::string> stageNames;
-    for (const Stage &stage : mrcc::stages())
-      stageNames.push_back(stage.name);
     sub.add_option("model", o.model, "ONNX file")->required();
     sub.add_option("-o,--output", o.output, "the bundle, a folder (default: the model's name with .mrcb)")
         ->check(CLI::Validator([](const std::string &text) { return text.empty() ? "the name is empty" : ""; }, ""));
@@ -26,7 +23,7 @@ void tool::addCompile(CLI::App &app, Command &chosen) {
     sub.add_option("--stop-after", o.stopAfter,
                    "print the IR after this stage to stdout or -o, write no bundle (codegen: the kernels; bundle: "
                    "stops after all)")
-        ->check(CLI::IsMember(stageNames));
+        ->check(CLI::IsMember(std::vector<std::string>(stageNames().begin(), stageNames().end())));
     sub.add_flag("--timing", o.timing, "how often each stage ran and for how long");
     sub.add_flag("--verify-each", o.verifyEach, "run MLIR's verifier after every pass");
   };

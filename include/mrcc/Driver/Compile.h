@@ -17,13 +17,8 @@
 
 namespace mrcc {
 
-/// The stages by name, in order: what --stop-after, --dump-stages, --timing and the docs read.
-struct Stage {
-  const char *name;
-  bool perResolution;
-  const char *what;
-};
-llvm::ArrayRef<Stage> stages();
+/// The stages' names by StageId: what --stop-after, --dump-stages and --timing say.
+llvm::ArrayRef<const char *> stageNames();
 
 enum class StageId { import, simplify, specialize, formKernels, planMemory, codegen, bundle };
 constexpr size_t numStages = size_t(StageId::bundle) + 1;
@@ -37,8 +32,8 @@ struct CompileOptions {
   std::string dumpStages;                  // folder, or empty
   std::string stopAfter;                   // a stage's name, or empty
   std::map<std::string, TensorData> binds; // inputs that become constants
-  std::function<void(const std::string &stage, size_t done, size_t total)>
-      progress; // called from any thread; may be null
+  /// Called from any thread; may be null.
+  std::function<void(const std::string &stage, size_t done, size_t total)> progress;
 };
 
 struct StageTime {
