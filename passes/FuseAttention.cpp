@@ -6,6 +6,7 @@
 #include "DimAnalysis.h"
 #include "Passes.h"
 #include "Rewrite.h"
+#include "mrcc/Form/Launch.h"
 
 namespace mrcc {
 #define GEN_PASS_DEF_FUSEATTENTION
@@ -56,7 +57,7 @@ static bool fuse(MatMulOp op) {
   auto softmax = probabilities.getDefiningOp<SoftmaxOp>();
   int64_t rank = typeOf(op.getLhs()).getRank();
   if (!softmax || softmax.getLog() || rank > 4 || rank < 2 || int64_t(softmax.getAxis()) != rank - 1 ||
-      !probabilities.hasOneUse() || !isa<Float32Type, Float16Type, BFloat16Type>(typeOf(op.getLhs()).getElementType()))
+      !probabilities.hasOneUse() || !isScheduledType(op.getLhs()))
     return false;
   OpBuilder b(op);
   Location loc = op.getLoc();

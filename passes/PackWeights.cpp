@@ -2,10 +2,11 @@
 // "depthwise" where every channel is a group of its own; transposed convolutions flipped and transposed, then "conv";
 // matmul "matmul". The op keeps what the packed dims no longer say: packed_kernel (spatial dims) and packed_oc on
 // convolutions, packed_k and packed_n on matmul. The form depends on the constant and its layer alone. Left as they
-// are: other types than f32, f16 and bf16, more than two spatial dims, a repeated value (it stays a record without bytes), and a
-// constant that ops of another kind read, too (it would be stored twice).
+// are: types that no scheduled kernel takes, more than two spatial dims, a repeated value (it stays a record without
+// bytes), and a constant that ops of another kind read, too (it would be stored twice).
 #include "Passes.h"
 #include "Rewrite.h"
+#include "mrcc/Form/Launch.h"
 
 namespace mrcc {
 #define GEN_PASS_DEF_PACKWEIGHTS
@@ -17,9 +18,7 @@ using namespace mrcc;
 
 static bool isPackable(Operation *op) {
   Value w = op->getOperand(1);
-  Type element = typeOf(w).getElementType();
-  if (!isConstant(w) || !isa<Float32Type, Float16Type, BFloat16Type>(element) ||
-      typeOf(op->getOperand(0)).getElementType() != element)
+  if (!isConstant(w) || !isScheduledType(w) || typeOf(op->getOperand(0)).getElementType() != typeOf(w).getElementType())
     return false;
   int64_t rank = typeOf(w).getRank();
   if (isa<MatMulOp>(op) ? rank != 2 : rank != 3 && rank != 4)

@@ -1,5 +1,6 @@
 // Elements of every type as double, int64_t or uint64_t and back.
 #include "Elements.h"
+#include "mrcc/IR/Expr.h"
 #include <cmath>
 
 using namespace mlir;
@@ -7,28 +8,9 @@ using namespace mrcc;
 using namespace mrcc::fold;
 
 Compute fold::computeOf(DType type) {
-  switch (type) {
-  case DType::f32:
-  case DType::f64:
-  case DType::f16:
-  case DType::bf16:
-  case DType::f8e4m3fn:
-  case DType::f8e4m3fnuz:
-  case DType::f8e5m2:
-  case DType::f8e5m2fnuz:
-  case DType::f4e2m1:
+  if (isFloat(type))
     return Compute::floating;
-  case DType::u2:
-  case DType::u4:
-  case DType::f8e8m0:
-  case DType::u8:
-  case DType::u16:
-  case DType::u32:
-  case DType::u64:
-    return Compute::natural;
-  default:
-    return Compute::integer;
-  }
+  return isUnsigned(type) && type != DType::boolean ? Compute::natural : Compute::integer;
 }
 
 //===-- floats of 16, 8 and 4 bits --------------------------------------------------------------------------------===//

@@ -106,8 +106,8 @@ using Operands = llvm::ArrayRef<Tensor>;
 template <class... T> llvm::Error fail(const char *format, T &&...values) {
   return llvm::createStringError(llvm::formatv(format, std::forward<T>(values)...).str());
 }
-/// Fails above maxFoldedMultiplyAdds.
-/// An error with std::errc::result_out_of_range where folding the op would take too long.
+/// An error with std::errc::result_out_of_range where the product of `factors` is above maxFoldedMultiplyAdds: folding
+/// the op would take too long.
 llvm::Error checkMultiplyAdds(mlir::Operation *op, llvm::ArrayRef<int64_t> factors);
 
 /// DType and dims of a static result.

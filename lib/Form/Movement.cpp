@@ -90,7 +90,7 @@ FailureOr<Value> mrcc::lowerPad(PadOp op, OpBuilder &b) {
     if (!isa<NoneType>(op.getValue().getType()))
       fill = p.load(op.getValue());
     else
-      fill = isa<FloatType>(in.getElementType()) ? e.constant(t, 0) : e.integer(t, 0);
+      fill = e.number(t, 0);
     v = e.select(*inside, v, fill);
   }
   return p.loop(typeOf(op.getOutput()), v).getResult(0);
@@ -153,10 +153,7 @@ FailureOr<Value> mrcc::lowerPack(PackOp op, OpBuilder &b) {
   Indices ix{e};
   RankedTensorType in = typeOf(op.getInput()), out = typeOf(op.getOutput());
   int64_t rank = out.getRank();
-  auto zero = [&] {
-    return isa<FloatType>(in.getElementType()) ? e.constant(toDType(in.getElementType()), 0)
-                                               : e.integer(toDType(in.getElementType()), 0);
-  };
+  auto zero = [&] { return e.number(toDType(in.getElementType()), 0); };
   if (op.getForm() == "depthwise") { // [C, 1, kh, kw] -> [kh*kw, C]
     int64_t c = in.getDimSize(0), taps = in.getNumElements() / std::max<int64_t>(c, 1);
     Value flat = createReshape(b, op.getLoc(), op.getInput(), {c, taps});

@@ -12,15 +12,13 @@ static SmallVector<int64_t> keptDims(RankedTensorType type, ArrayRef<int64_t> ax
   return dims;
 }
 
-static bool isNarrowFloat(DType t) { return t == DType::f16 || t == DType::bf16; }
-
 /// One pass over `input`: `pre` of each element, combined, then `post` of the reduced value and their number.
 static Value reduceOnce(OpBuilder &b, Location loc, Value input, ArrayRef<int64_t> axes, StringRef combine,
                         llvm::function_ref<uint32_t(Expr &, uint32_t)> pre,
                         llvm::function_ref<uint32_t(Point &, uint32_t)> post, Value shift = nullptr) {
   Point p(b, loc);
   RankedTensorType type = typeOf(input);
-  DType element = toDType(type.getElementType()), wide = isNarrowFloat(element) ? DType::f32 : element;
+  DType element = toDType(type.getElementType()), wide = sumType(element);
   uint32_t x = p.load(input);
   if (wide != element)
     x = p.body.cast(wide, x);
@@ -158,8 +156,7 @@ static uint32_t same(Expr &, uint32_t x) { return x; }
 struct Wide {
   Point &p;
   DType type, wide;
-  Wide(Point &p, Value like)
-      : p(p), type(toDType(typeOf(like).getElementType())), wide(isNarrowFloat(type) ? DType::f32 : type) {}
+  Wide(Point &p, Value like) : p(p), type(toDType(typeOf(like).getElementType())), wide(sumType(type)) {}
   uint32_t load(Value v) {
     uint32_t x = p.load(v);
     return p.body.nodes[x].type == wide ? x : p.body.cast(wide, x);
@@ -310,9 +307,7 @@ static Value decomposeAttention(AttentionOp op, OpBuilder &b) {
 }
 
 FailureOr<Value> mrcc::lowerAttention(AttentionOp op, OpBuilder &b) {
-  if (!KernelFamily::find("attention") ||
-      !isa<Float32Type, Float16Type, BFloat16Type>(typeOf(op.getQ()).getElementType()) ||
-      typeOf(op.getQ()).getRank() != 4) {
+  if (!KernelFamily::find("attention") || !isScheduledType(op.getQ()) || typeOf(op.getQ()).getRank() != 4) {
     Value out = decomposeAttention(op, b);
     return out ? FailureOr<Value>(out) : FailureOr<Value>(failure());
   }

@@ -21,10 +21,6 @@ uint32_t wrapped(Expr &e, uint32_t i, uint32_t n) {
   return e.select(negative, e.binary(BinaryKind::add, wide, n), wide);
 }
 
-uint32_t number(Expr &e, DType type, int64_t v) {
-  return isFloat(type) ? e.constant(type, double(v)) : e.integer(type, v);
-}
-
 SmallVector<uint32_t> ownIndices(Expr &e, int64_t rank) {
   SmallVector<uint32_t> at;
   for (int64_t i = 0; i < rank; ++i)
@@ -56,12 +52,12 @@ Value scatter(OpBuilder &b, Location loc, ScatterKind kind, Value input, Value u
     return q.loop(type, q.body.select(found, taken, q.load(input))).getResult(0);
   }
   DType element = toDType(type.getElementType());
-  DType wide = element == DType::f16 || element == DType::bf16 ? DType::f32 : element;
+  DType wide = sumType(element);
   auto as = [&](uint32_t v) { return e.nodes[v].type == wide ? v : e.cast(wide, v); };
   auto own = [&] { return as(p.loadAt(input, ownIndices(e, rank))); };
   uint32_t update = as(p.loadAt(updates, m.update));
   bool sum = kind == ScatterKind::add, product = kind == ScatterKind::mul;
-  uint32_t other = sum ? number(e, wide, 0) : product ? number(e, wide, 1) : own();
+  uint32_t other = sum ? e.number(wide, 0) : product ? e.number(wide, 1) : own();
   StringRef combine = sum ? "sum" : product ? "prod" : kind == ScatterKind::max ? "max" : "min";
   BinaryKind last = sum                        ? BinaryKind::add
                     : product                  ? BinaryKind::mul
@@ -136,7 +132,7 @@ FailureOr<Value> mrcc::lowerCumulative(CumulativeOp op, OpBuilder &b) {
   RankedTensorType type = typeOf(op.getInput());
   int64_t rank = type.getRank(), axis = op.getAxis();
   DType element = toDType(type.getElementType());
-  DType wide = element == DType::f16 || element == DType::bf16 ? DType::f32 : element;
+  DType wide = sumType(element);
   SmallVector<int64_t> extents(type.getShape());
   extents.push_back(type.getDimSize(axis));
   uint32_t i = e.iter(axis), k = e.iter(rank);
@@ -147,7 +143,7 @@ FailureOr<Value> mrcc::lowerCumulative(CumulativeOp op, OpBuilder &b) {
     x = e.cast(wide, x);
   BinaryKind before = op.getReverse() ? (op.getExclusive() ? BinaryKind::gt : BinaryKind::ge)
                                       : (op.getExclusive() ? BinaryKind::lt : BinaryKind::le);
-  x = e.select(e.binary(before, k, i), x, number(e, wide, op.getProduct()));
+  x = e.select(e.binary(before, k, i), x, e.number(wide, op.getProduct()));
   return p
       .reduce(type, extents, {rank}, op.getProduct() ? "prod" : "sum", x,
               [&](uint32_t acc) { return wide == element ? acc : e.cast(element, acc); })

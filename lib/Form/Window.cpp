@@ -115,8 +115,7 @@ static Value pointConv(OpBuilder &b, Location loc, Value input, Value weights, V
   DType type = toDType(result.getElementType()), wide = sumType(type);
   auto as = [&](uint32_t v) { return e.nodes[v].type == wide ? v : e.cast(wide, v); };
   uint32_t value = e.binary(BinaryKind::mul, as(p.loadAt(input, at)), as(p.loadAt(weights, wAt)));
-  uint32_t zero = isa<FloatType>(result.getElementType()) ? e.constant(wide, 0) : e.integer(wide, 0);
-  value = e.select(*inside, value, zero);
+  value = e.select(*inside, value, e.number(wide, 0));
   auto post = [&](uint32_t acc) {
     if (!isa<NoneType>(bias.getType()))
       acc = e.binary(BinaryKind::add, acc, as(p.loadAt(bias, {oc})));
@@ -231,8 +230,8 @@ FailureOr<Value> mrcc::lowerPool(PoolOp op, OpBuilder &b) {
   Expr &e = p.body;
   RankedTensorType result = typeOf(op.getOutput());
   DType type = toDType(result.getElementType());
-  bool narrow = type == DType::f16 || type == DType::bf16, isMax = op.getKind() == PoolKind::max_pool;
-  DType wide = narrow && !isMax ? DType::f32 : type;
+  const bool isMax = op.getKind() == PoolKind::max_pool;
+  const DType wide = isMax ? type : sumType(type);
   int64_t rank = result.getRank(), spatial = rank - 2;
   SmallVector<int64_t> extents(result.getShape()), reduce;
   llvm::append_range(extents, op.getKernel());

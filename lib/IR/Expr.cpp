@@ -131,6 +131,9 @@ uint32_t Expr::constant(DType type, double value) {
 uint32_t Expr::integer(DType type, int64_t value) {
   return add({ExprNode::Op::constant, type, 0, constantBits(type, value), {}});
 }
+uint32_t Expr::number(DType type, int64_t value) {
+  return isFloat(type) ? constant(type, double(value)) : integer(type, value);
+}
 uint32_t Expr::iter(uint32_t dim) { return add({ExprNode::Op::iter, DType::i64, dim, 0, {}}); }
 uint32_t Expr::load(DType type, uint32_t operand) { return add({ExprNode::Op::load, type, operand, 0, {}}); }
 uint32_t Expr::loadAt(DType type, uint32_t operand, llvm::ArrayRef<uint32_t> indices) {

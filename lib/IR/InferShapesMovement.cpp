@@ -380,8 +380,8 @@ static LogicalResult checkIndices(Operation *op, Value indices) {
   return shapeError(op) << "expected integer indices, got " << indices.getType();
 }
 
-/// Constant indices must lie in their axes: -d to d - 1 for a known axis of d. `dims` are those of the axes from `first`
-/// on that one tuple of indices addresses. Indices that are not constant are clamped when the kernel runs.
+/// Constant indices must lie in their axes: -d to d - 1 for a known axis of d. `dims` are those of the axes from
+/// `first` on that one tuple of indices addresses. Indices that are not constant are clamped when the kernel runs.
 static LogicalResult checkRange(Operation *op, Value indices, ArrayRef<int64_t> dims, int64_t first) {
   auto values = getIntegers(indices);
   for (size_t i = 0; values && i < values->size(); ++i) {

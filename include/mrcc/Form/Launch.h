@@ -37,7 +37,8 @@ bool isPointwise(LaunchOp launch);
 /// The iteration domain of a `loop` launch.
 llvm::SmallVector<int64_t> getExtents(LaunchOp launch);
 
-/// Element types that the matrix-like families (conv, depthwise, conv_transpose, matmul) take: f32, f16, bf16.
+/// Element types that the matrix-like families (conv, depthwise, conv_transpose, matmul, attention) take: f32, f16,
+/// bf16.
 bool isScheduledType(mlir::Value value);
 /// The type in which sums of products of this type run: f32 for f16 and bf16.
 DType sumType(DType type);

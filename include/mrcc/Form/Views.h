@@ -37,8 +37,8 @@ public:
 
 private:
   llvm::DenseMap<mlir::Value, ValueView> views;
-  llvm::DenseMap<mlir::Value, std::pair<mlir::Value, int64_t>>
-      placed; // value -> concat result, offset along the axis in it
+  /// Value -> concat result, offset along the axis in it.
+  llvm::DenseMap<mlir::Value, std::pair<mlir::Value, int64_t>> placed;
   llvm::DenseMap<mlir::Value, int64_t> axes;
 };
 

@@ -52,6 +52,7 @@ struct Expr {
   uint32_t add(ExprNode node);
   uint32_t constant(DType type, double value);
   uint32_t integer(DType type, int64_t value);
+  uint32_t number(DType type, int64_t value); // constant for floats, integer for the rest
   uint32_t iter(uint32_t dim);
   uint32_t load(DType type, uint32_t operand);
   uint32_t loadAt(DType type, uint32_t operand, llvm::ArrayRef<uint32_t> indices);
@@ -65,9 +66,9 @@ struct Expr {
   uint32_t bitcast(DType type, uint32_t x);
   uint32_t clampIndex(uint32_t x, uint32_t n);
 
-  /// Copies `other`'s nodes in. `operandMap[i]` is the operand that its operand i becomes; `accTo` replaces acc nodes
-  /// and, where `loadTo` maps an operand, its `load` nodes are replaced by that node. Operands beyond operandMap keep
-  /// their numbers; Returns the new numbers of results.
+  /// Copies `other`'s nodes in and returns the new numbers of its results. `operandMap[i]` is the operand that its
+  /// operand i becomes; operands beyond operandMap keep their numbers. Where `loadTo` maps an operand, its `load` nodes
+  /// are replaced by that node; `accTo` replaces acc nodes.
   std::vector<uint32_t> inlineExpr(const Expr &other, llvm::ArrayRef<uint32_t> operandMap,
                                    const std::map<uint32_t, uint32_t> &loadTo = {}, std::optional<uint32_t> accTo = {});
   /// Without nodes that no result needs.
