@@ -90,22 +90,26 @@ def clouds(rng, dims):
     return x
 
 
-def feeds(name, index):
-    """The inputs of a model's variant, by name."""
-    variant = models.MODELS[name].variants[index]
+def draw(name, variant, seed):
+    """The inputs of a model, by name, with the dims that `variant` gives them."""
     if name == "det":
-        return {"x": detector_tensor(page(*variant["x"][2:], seed=index)[0])}
+        return {"x": detector_tensor(page(*variant["x"][2:], seed=seed)[0])}
     if name in ("cls", "rec"):
         n, _, h, w = variant["x"]
-        strips = [line(h, w, seed=100 * index + i) for i in range(n)]
+        strips = [line(h, w, seed=100 * seed + i) for i in range(n)]
         if name == "cls":  # every second one upside down, which is what it tells
             strips = [s.rotate(180) if i % 2 else s for i, s in enumerate(strips)]
         return {"x": np.concatenate([line_tensor(s) for s in strips])}
-    rng = np.random.default_rng(index)
+    rng = np.random.default_rng(seed)
     if name == "resnet50":
         return {"x": clouds(rng, variant["x"])}
     return {n: np.full(dims, 500, np.int64) if n == "timestep" else rng.standard_normal(dims, np.float32)
             for n, dims in variant.items()}
+
+
+def feeds(name, index):
+    """The inputs of a model's variant, by name."""
+    return draw(name, models.MODELS[name].variants[index], index)
 
 
 def label(name, index):
