@@ -18,6 +18,9 @@ import onnx
 
 from export import nodes_of
 
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "models"))
+from models import quoted
+
 SECONDS = 60
 NOT_SUPPORTED = 4
 
@@ -29,12 +32,6 @@ def run(*command):
         return p.returncode, p.stderr.decode(errors="replace")
     except subprocess.TimeoutExpired:
         return None, ""
-
-
-def quoted(name):
-    if not re.search(r'[=;,"\s]', name):
-        return name
-    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def tensor_inputs(folder, model):

@@ -6,7 +6,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "models"))
+sys.path.append(str(ROOT / "models"))
 
 # Keys of `mrcc dump --json` that scripts rely on: top level, then the keys of a nested object or of a list's items.
 DUMP_KEYS = {
