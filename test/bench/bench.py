@@ -1,4 +1,4 @@
-"""Compare mrcc with ONNX Runtime, and with OpenVINO where it is installed, side by side.
+"""Compare mrcc with ONNX Runtime, and with OpenVINO where it is installed (--peers installs it), side by side.
 
     python bench.py --mrcc build/bin/mrcc --work DIR [--rounds 15] [--threads 1] [--only LABEL,...] [model ...]
 
@@ -23,6 +23,7 @@ import engines
 import inputs
 import models
 
+OPENVINO = "openvino==2026.4.1"
 PICKING_ROUNDS = 3
 SECONDS_A_TURN = 0.15  # an engine repeats a fast model within its turn for about so long
 
@@ -150,11 +151,15 @@ def main():
     parser.add_argument("--cpu", type=int, default=0, help="the first core to pin to (0)")
     parser.add_argument("--only", metavar="LABEL,...", type=lambda s: s.split(","), help="these variants")
     parser.add_argument("--engines", type=lambda s: s.split(","), help=f"of {', '.join(engines.ENGINES)}")
+    parser.add_argument("--peers", action="store_true", help=f"install {OPENVINO} from PyPI first, if it is missing")
     parser.add_argument("--compile-flag", action="append", default=[], metavar="FLAG", help="for mrcc compile, e.g. --target=native")
     parser.add_argument("--json", type=pathlib.Path, help="write the figures here too")
     options = parser.parse_args()
     if unknown := [n for n in options.models if n not in models.MODELS]:
         parser.error(f"no such model: {', '.join(unknown)}")
+    if options.peers and not importlib.util.find_spec("openvino"):
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", OPENVINO], check=True)
+        importlib.invalidate_caches()
     options.engines = options.engines or [e for e in engines.ENGINES if "openvino" not in e or importlib.util.find_spec("openvino")]
     for needed in ("ort-dynamic", "mrcc"):
         if needed not in options.engines:
