@@ -283,7 +283,12 @@ void Emitter::reduceParallelRow(Index low, Index high) {
   Index length = kb.sub(high, low);
   kb.ifThen(kb.less(length, lanes), scalars, [&] {
     Index main = kb.sub(high, kb.rem(length, lanes * tileVectors)), last = kb.sub(high, lanes);
-    kb.loop(low, main, lanes * tileVectors, [&](Index i) { reduceTile(i, lanes, tileVectors); });
+    Index doubled = low; // tiles of twice as many vectors first: longer pieces of each line of memory
+    if (analysis.cached == 0 && plan.combined() == 1 && plan.window.empty() && !plan.maps()) {
+      doubled = kb.sub(main, kb.rem(kb.sub(main, low), 2 * lanes * tileVectors));
+      kb.loop(low, doubled, 2 * lanes * tileVectors, [&](Index i) { reduceTile(i, lanes, 2 * tileVectors); });
+    }
+    kb.loop(doubled, main, lanes * tileVectors, [&](Index i) { reduceTile(i, lanes, tileVectors); });
     // The rest in one tile of 4, 2 or 1 vectors, the last of which ends the row.
     Index rest = kb.sub(high, main), furthest = kb.sub(last, main);
     auto tile = [&](int64_t n) {
