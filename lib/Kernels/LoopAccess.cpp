@@ -63,9 +63,21 @@ Value Emitter::evaluate(uint32_t n, int64_t u) {
     types.push_back(plan.body.nodes[arg].type);
     spread |= isa<VectorType>(args.back().getType());
   }
+  if (plan.reduces() && node.op == Op::binary && BinaryKind(node.imm) == BinaryKind::add)
+    for (size_t i = 0; i < 2; ++i)
+      if (Value sum = addProduct(args[1 - i], args[i]))
+        return sum;
   if (isExpBelow(node))
     return vmath::expBelow(Num(kb, args[0])).v;
   return emitNode(kb, node, args, types, spread ? state.lanes : 0);
+}
+
+/// sum + product as one FMA, if `product` is one (of f32 or f64). A product that others use, too, costs nothing more.
+Value Emitter::addProduct(Value sum, Value product) {
+  auto op = product.getDefiningOp<arith::MulFOp>();
+  if (!op || sum.getType() != product.getType() || !(Num(kb, sum).element().isF32() || Num(kb, sum).element().isF64()))
+    return {};
+  return kb.fma(op.getLhs(), op.getRhs(), sum);
 }
 
 /// Whether a node is the exponential (f32) of a difference from the maximum of the same value: never above 1.

@@ -157,17 +157,36 @@ void Emitter::startPhase(unsigned phase) {
       compute(n);
 }
 
-/// How many vectors a map or a phase of a reduction computes side by side. An elementary function keeps the registers busy
-/// with its constants, and more of it at a time spills where there are but 16.
-int64_t Emitter::vectorsTogether() const {
-  if (kb.target.vectorRegisters > 16)
-    return tileVectors;
+/// Whether the phase under way computes an elementary function at each point.
+bool Emitter::computesElementary() const {
   for (uint32_t n = 0; n < plan.body.nodes.size(); ++n) {
     bool read = analysis.cachedIn[n] >= 0 && int(state.phase) > analysis.cachedIn[n];
     if (isWide(n) && analysis.needed[n] >> state.phase & 1 && !read && isElementary(plan.body.nodes[n]))
-      return 1;
+      return true;
   }
-  return tileVectors;
+  return false;
+}
+
+/// How many vectors a map or a phase of a reduction computes side by side. An elementary function keeps the registers busy
+/// with its constants, and more of it at a time spills where there are but 16.
+int64_t Emitter::vectorsTogether() const {
+  return kb.target.vectorRegisters <= 16 && computesElementary() ? 1 : tileVectors;
+}
+
+/// In a second pass over a row that is busy with arithmetic, fetches what the first pass will read of the rows after it:
+/// passes wait for memory and for arithmetic in turn otherwise.
+void Emitter::fetchNextRows() {
+  if (state.phase != 1 || !plan.vectorReduces() || plan.parallel == 0 || state.lanes == 0 || !computesElementary())
+    return;
+  Index rows = plan.batch ? kb.param(Params::blockSize) : Index(1);
+  for (unsigned v = plan.outputs; v < plan.types.size(); ++v) {
+    if (plan.indexed(v) || step(v, plan.vector) != Step::unit || step(v, plan.parallel - 1) != Step::strided)
+      continue;
+    Index next = kb.add(state.offsets[v], kb.mul(rows, stride(v, plan.parallel - 1)));
+    const int64_t line = 512 / std::max(8u, bitWidth(plan.types[v]));
+    for (int64_t i = 0; i < state.lanes * state.unroll; i += line)
+      kb.prefetch(views[v], {kb.add(next, i)});
+  }
 }
 
 void Emitter::row(Index low, Index high) {

@@ -69,9 +69,11 @@ bool Emitter::splitsSums() const {
 void Emitter::combineSlot(const Slot &slot, Value *acc, const Value *value) {
   DType type = slotType(slot);
   switch (slot.kind) {
-  case Combine::sum:
-    acc[0] = emitCombine(kb, BinaryKind::add, type, acc[0], value[0]);
+  case Combine::sum: {
+    Value sum = addProduct(acc[0], value[0]);
+    acc[0] = sum ? sum : emitCombine(kb, BinaryKind::add, type, acc[0], value[0]);
     return;
+  }
   case Combine::prod:
     acc[0] = emitCombine(kb, BinaryKind::mul, type, acc[0], value[0]);
     return;
@@ -314,6 +316,7 @@ Emitter::Values Emitter::vectorLevel(Values accs) {
     Values out;
     scoped([&] {
       enterVector(at, newLanes, unroll);
+      fetchNextRows();
       out = combine(Values(in), pointValues(true), unroll, true);
     });
     return out;
