@@ -233,8 +233,8 @@ void Emitter::mapRow(Index low, Index high) {
         none.push_back(arith::ConstantOp::create(kb.b, kb.loc, kb.b.getZeroAttr(t)));
       scf::YieldOp::create(kb.b, kb.loc, none);
     }
-    const int64_t together = vectorsTogether();
-    Index whole = kb.sub(high, tail), tiles = low; // vectors side by side, then one at a time
+    const int64_t together = mapping ? vectorsTogether() : 1; // rows of plain maps may be short
+    Index whole = kb.sub(high, tail), tiles = low;            // vectors side by side, then one at a time
     if (together > 1) {
       tiles = kb.sub(whole, kb.rem(kb.sub(whole, low), lanes * together));
       kb.loop(low, tiles, lanes * together, [&](Index i) { points(i, lanes, together); });
