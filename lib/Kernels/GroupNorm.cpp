@@ -165,9 +165,9 @@ private:
   Index along(unsigned view) {
     return steps[view] == 2 ? kb.param(layout.stride(view, 1 + layout.space)) : Index(steps[view]);
   }
-  /// What is kept for each channel: (0) its mean, (1) its sum of squared differences, later the factor of its group, (2)
-  /// its bias; while the sums are under way, totals by slot.
-  enum : int64_t { totalsOf = 2, squareTotals = 1 };
+  /// What is kept for each channel: its mean, its sum of squared differences (later the factor of its group) and its
+  /// bias. While the sums are under way, totals of d and d^2 by slot.
+  enum : int64_t { means = 0, squares = 1, biases = 2, sumTotals = biases, squareTotals = squares };
   Buffer scratch(int64_t which) {
     Index bytes = kb.mul(kb.div(kb.add(kb.mul(kb.param(Layout::blockChannels), 8), 63), 64), 64);
     return kb.scratch(kb.mul(bytes, which), wide, {int64_t(1) << 40});
@@ -268,7 +268,7 @@ void GroupNormEmitter::sumSpace(unsigned level, Index offset, const Offsets &at,
         return out;
       });
       for (int64_t i = 0; i < 2 * unroll; ++i) {
-        Buffer totals = scratch(i % 2 ? squareTotals : totalsOf);
+        Buffer totals = scratch(i % 2 ? squareTotals : sumTotals);
         Index place = kb.add(slot, i / 2 * n);
         put(get(totals, place, n) + Num(kb, sums[i]), totals, place);
       }
@@ -279,16 +279,16 @@ void GroupNormEmitter::sumSpace(unsigned level, Index offset, const Offsets &at,
 /// Mean and sum of squared differences of each channel.
 void GroupNormEmitter::statistics(const Offsets &at, Index begin, Index end) {
   overChannels(begin, end, 1, [&](Index, Index slot, int64_t n, int64_t) {
-    for (int64_t which : {totalsOf, squareTotals})
+    for (int64_t which : {sumTotals, squareTotals})
       put(real(0, n), scratch(which), slot);
   });
   if (layout.space > 0) // one point differs from itself by nothing
     sumSpace(0, at[1], at, begin, end);
   overChannels(begin, end, 1, [&](Index c, Index slot, int64_t n, int64_t) {
-    Num sum = get(scratch(totalsOf), slot, n), square = get(scratch(squareTotals), slot, n);
+    Num sum = get(scratch(sumTotals), slot, n), square = get(scratch(squareTotals), slot, n);
     Num count = spread(fromIndex(kb.param(Layout::points)), n), mean = sum / count;
-    put(widened(1, at[1], c, n) + mean, scratch(0), kb.sub(c, begin));
-    put(square - mean * sum, scratch(1), kb.sub(c, begin));
+    put(widened(1, at[1], c, n) + mean, scratch(means), kb.sub(c, begin));
+    put(square - mean * sum, scratch(squares), kb.sub(c, begin));
   });
 }
 
@@ -296,12 +296,11 @@ void GroupNormEmitter::statistics(const Offsets &at, Index begin, Index end) {
 
 /// Replaces means and squares by mean, scale / deviation and bias of each channel.
 void GroupNormEmitter::combineGroups(const Offsets &at, Index begin, Index end) {
-  Buffer means = scratch(0), squares = scratch(1), biases = scratch(2);
   Index size = kb.param(Layout::groupSize);
   Num points = fromIndex(kb.param(Layout::points)), channels = fromIndex(size);
-  auto over = [&](Index first, Buffer m, llvm::function_ref<Num(Num)> f) {
+  auto over = [&](Index first, int64_t which, llvm::function_ref<Num(Num)> f) {
     auto sum = kb.loop(0, size, 1, {real(0, 0).v}, [&](Index i, ValueRange total) {
-      return KernelBuilder::Values{(Num(kb, total[0]) + f(Num(kb, kb.load(m, {kb.add(first, i)})))).v};
+      return KernelBuilder::Values{(Num(kb, total[0]) + f(get(scratch(which), kb.add(first, i), 0))).v};
     });
     return Num(kb, sum[0]);
   };
@@ -316,9 +315,9 @@ void GroupNormEmitter::combineGroups(const Offsets &at, Index begin, Index end) 
       Index place = kb.add(first, i), c = kb.add(begin, place);
       Num mine = hasScale ? scale * widened(2, at[2], c, 0) : scale;
       Num bias = hasBias ? widened(2 + hasScale, at[2 + hasScale], c, 0) : real(0, 0);
-      kb.store(mean.v, means, {place});
-      kb.store(mine.v, squares, {place});
-      kb.store(bias.v, biases, {place});
+      put(mean, scratch(means), place);
+      put(mine, scratch(squares), place);
+      put(bias, scratch(biases), place);
     });
   });
 }
@@ -327,7 +326,7 @@ void GroupNormEmitter::combineGroups(const Offsets &at, Index begin, Index end) 
 
 void GroupNormEmitter::applyAt(const Offsets &at, Index c, Index place, int64_t n) {
   auto constant = [&](int64_t which) { return get(scratch(which), place, n); };
-  Num y = fma(widened(1, at[1], c, n) - constant(0), constant(1), constant(2));
+  Num y = fma(widened(1, at[1], c, n) - constant(means), constant(squares), constant(biases));
   if (body.empty())
     return store(cast(y, wide, types[0]), at[0], c);
   auto leaf = [&](const ExprNode &node, ArrayRef<Value>) -> Value {
