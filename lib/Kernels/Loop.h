@@ -31,6 +31,7 @@ struct Plan {
   bool transpose = false;               // the two innermost parallel levels are walked in square tiles
   bool cache = false;                   // values are kept in scratch between phases
   bool batch = false;                   // each phase runs over some rows, so that rows hide each other's latency
+  uint32_t tables = 0;                  // levels, as bits, whose index arithmetic is done once, before the loops
   std::vector<std::vector<Step>> steps; // for each view, by level; own dims where `indexed`
   std::vector<Combine> combines;        // argmax and argmin take two results: value and index
   Expr body;                            // iter: levels. Results: combined, stored, then one for each clip
@@ -70,6 +71,9 @@ struct Analysis {
   std::vector<int> cachedIn;        // the phase that keeps the node in scratch; -1: none
   std::vector<unsigned> cachePlace; // number among those kept
   unsigned cached = 0;
+  std::vector<bool> fromIndices; // follows from indices and parameters alone
+  std::vector<int> tableOf;      // number of the table that the node is read from; -1: none
+  std::vector<uint32_t> tabled;  // the node of each table
 };
 
 /// Where the run-time parameters lie: fixed ones, then those that the plan calls for.
@@ -108,6 +112,10 @@ llvm::Error emit(const KernelDescription &kernel, KernelBuilder &builder);
 constexpr int64_t largestWindow = 16;
 /// Most rows of a batch.
 constexpr int64_t largestBatch = 16;
+/// Bytes of an element of a table: a weight (f32) or an index (i32).
+constexpr int64_t tableBytes = 4;
+/// Elements that a table has beyond its level's extent, itself rounded up to `tableStep`: its last value again.
+constexpr int64_t tablePadding = 48, tableStep = 16;
 /// Elements on each side of a tile of a transposition.
 constexpr int64_t tileSide = 64;
 /// Both extents of a transposition are at least this.

@@ -63,10 +63,11 @@ Value Emitter::evaluate(uint32_t n, int64_t u) {
     types.push_back(plan.body.nodes[arg].type);
     spread |= isa<VectorType>(args.back().getType());
   }
-  if (plan.reduces() && node.op == Op::binary && BinaryKind(node.imm) == BinaryKind::add)
+  if (node.op == Op::binary && BinaryKind(node.imm) == BinaryKind::add)
     for (size_t i = 0; i < 2; ++i)
-      if (Value sum = addProduct(args[1 - i], args[i]))
-        return sum;
+      if (plan.reduces() || isWeighted(node.args[i]))
+        if (Value sum = addProduct(args[1 - i], args[i]))
+          return sum;
   if (isExpBelow(node))
     return vmath::expBelow(Num(kb, args[0])).v;
   return emitNode(kb, node, args, types, spread ? state.lanes : 0);
@@ -78,6 +79,13 @@ Value Emitter::addProduct(Value sum, Value product) {
   if (!op || sum.getType() != product.getType() || !(Num(kb, sum).element().isF32() || Num(kb, sum).element().isF64()))
     return {};
   return kb.fma(op.getLhs(), op.getRhs(), sum);
+}
+
+/// Whether a node is a product with a weight that follows from indices: a term of an interpolation.
+bool Emitter::isWeighted(uint32_t n) const {
+  const ExprNode &node = plan.body.nodes[n];
+  return node.op == Op::binary && BinaryKind(node.imm) == BinaryKind::mul && !analysis.fromIndices[n] &&
+         llvm::any_of(node.args, [&](uint32_t arg) { return analysis.fromIndices[arg] && analysis.deps[arg]; });
 }
 
 /// Whether a node is the exponential (f32) of a difference from the maximum of the same value: never above 1.
@@ -183,6 +191,8 @@ Value Emitter::loadAtNode(const ExprNode &node, bool spread, int64_t u) {
       return kb.loadVector(views[view], {base}, state.lanes);
     return gather(view, [&](int64_t lane) { return kb.add(base, kb.mul(lane, grows)); });
   }
+  if (llvm::all_of(node.args, [&](uint32_t arg) { return !isWide(arg) || analysis.tableOf[arg] >= 0; }))
+    return loadTabled(node, u);
   // Any index: the offset of each lane.
   Value offsets;
   for (auto [k, arg] : llvm::enumerate(node.args)) {

@@ -9,7 +9,8 @@
 //                either side, make a transposition in tiles
 //   5. clip      conditions under which reduced values count become bounds of the reduced loops: windows at a border
 //                have no guards either
-//   6. units     about 32 K element operations each, from extents alone
+//   6. tables    index arithmetic of a level that its unit would repeat is done once, before the loops
+//   7. units     about 32 K element operations each, from extents alone
 #include "Families.h"
 #include "Loop.h"
 #include "llvm/ADT/STLExtras.h"
@@ -25,6 +26,9 @@ namespace {
 llvm::Error fail(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), "loop: " + message);
 }
+
+/// Element operations of a unit.
+constexpr int64_t unitGoal = 32768;
 
 /// A dim of the domain while plans are made.
 struct Dim {
@@ -58,6 +62,7 @@ private:
   int64_t stepOf(uint32_t node, const Dim &dim, bool &even) const;
   bool tileable(unsigned column, unsigned row) const;
   void moveLast(unsigned dim, bool reduced);
+  uint32_t tabledLevels() const;
   void clip();
   std::optional<uint32_t> clipOf(uint32_t condition, unsigned &dim);
   void fill();
@@ -649,6 +654,26 @@ void Binder::clip() {
 
 //===-- the bound launch ------------------------------------------------------------------------------------------===//
 
+/// The levels whose tables pay: a unit computes each of their points at least twice. Indices are to fit in 32 bits.
+uint32_t Binder::tabledLevels() const {
+  if (plan.reduces() || plan.transpose)
+    return 0;
+  for (const View &v : site.views)
+    if (llvm::any_of(v.dims, [](int64_t d) { return d > INT32_MAX; }))
+      return 0;
+  uint32_t levels = 0;
+  int64_t outside = 1, inside = 1;
+  for (const Dim &d : dims)
+    inside *= d.extent;
+  for (unsigned l = 0; l < dims.size() && inside > 0; ++l) {
+    inside /= dims[l].extent;
+    if (outside > 1 && std::min(outside * dims[l].extent, unitGoal / inside) >= 2 * dims[l].extent)
+      levels |= 1u << l;
+    outside *= dims[l].extent;
+  }
+  return levels;
+}
+
 void Binder::fill() {
   plan.rank = dims.size();
   plan.parallel = parallel;
@@ -675,7 +700,10 @@ void Binder::fill() {
 
   // Values kept between phases: for each point of a row, a scalar or the vectors of a tile. Short rows go in batches.
   plan.cache = true;
+  plan.tables = tabledLevels();
   Analysis analysis(plan);
+  if (analysis.tabled.empty())
+    plan.tables = 0;
   int64_t points = 1, batch = 1;
   for (unsigned l = parallel; l < dims.size(); ++l)
     points *= dims[l].extent;
@@ -693,6 +721,10 @@ void Binder::fill() {
     bound.scratchBytes = llvm::alignTo(kept, 64);
   if (plan.batch)
     bound.scratchBytes += plan.combined() * largestBatch * 8;
+  for (uint32_t n : analysis.tabled) {
+    int64_t extent = dims[llvm::Log2_32(analysis.deps[n])].extent;
+    bound.scratchBytes += (llvm::alignTo(extent, tableStep) + tablePadding) * tableBytes;
+  }
   bound.kernel = plan.describe();
 
   // Work of one item: a row, a block of a long row, a tile; times what is reduced.
@@ -705,7 +737,7 @@ void Binder::fill() {
     rows *= dims[l].extent;
   for (unsigned l = plan.levelsOutsideRow(); l < parallel; ++l)
     row *= dims[l].extent;
-  const int64_t goal = 32768;
+  const int64_t goal = unitGoal;
   int64_t weight = std::max<int64_t>(reducedPoints, 1);
   if (plan.transpose) {
     int64_t down = llvm::divideCeil(dims[parallel - 2].extent, tileSide),

@@ -61,7 +61,17 @@ void Emitter::emit() {
   state.offsets.assign(plan.types.size(), Index(0));
   state.values.resize(plan.body.nodes.size());
   emitLevel(-1);
-  outerLoops();
+  buildTables();
+  Value fit = windowsFit();
+  if (!fit)
+    return outerLoops();
+  auto versions = [&](bool choice) {
+    scoped([&] {
+      windows = choice;
+      outerLoops();
+    });
+  };
+  kb.ifThen(fit, [&] { versions(true); }, [&] { versions(false); });
 }
 
 // Items are rows (or blocks of rows, tiles): blocks outermost, then the levels outside, the last of which is a loop of
@@ -130,7 +140,7 @@ void Emitter::compute(uint32_t n) {
   state.values[n].clear();
   bool keeps = insidePhase(n) && analysis.cachedIn[n] >= 0, read = keeps && int(state.phase) > analysis.cachedIn[n];
   for (int64_t u = 0; u < (isWide(n) ? state.unroll : 1); ++u) {
-    Value v = read ? kept(n, u, {}) : evaluate(n, u);
+    Value v = read ? kept(n, u, {}) : analysis.tableOf[n] >= 0 ? fromTable(n, u) : evaluate(n, u);
     if (keeps && int(state.phase) == analysis.cachedIn[n])
       kept(n, u, v);
     state.values[n].push_back(v);

@@ -84,6 +84,7 @@ private:
   // LoopAccess.cpp
   Value evaluate(uint32_t node, int64_t u);
   bool isExpBelow(const ExprNode &node) const;
+  bool isWeighted(uint32_t node) const;
   Value addProduct(Value sum, Value product);
   Value loadAt(unsigned view, Index offset);
   Num packedShift(Index offset, int64_t bits);
@@ -98,6 +99,15 @@ private:
   Index laneOffset(unsigned view, Index element) const;
   Value asI64(Index x);
   Index asIndex(Value v);
+
+  // LoopTables.cpp
+  void buildTables();
+  void buildTables(unsigned level);
+  Value fromTable(uint32_t node, int64_t u);
+  Value windowsFit();
+  bool readsWindow(const ExprNode &load) const;
+  Value loadTabled(const ExprNode &load, int64_t u);
+  Value loadWindow(unsigned view, uint32_t index, Index base, int64_t u);
 
   // LoopTranspose.cpp
   void tileRow(Index block);
@@ -128,8 +138,11 @@ private:
   std::vector<bool> slotWide; // the same of what is combined, by result
   std::vector<Slot> active;
   bool inTile = false, mapping = false;
-  Index batchRow = 0;              // number of the row in its batch
-  llvm::SmallVector<Buffer> views; // flat
+  llvm::SmallVector<Buffer> tables;
+  llvm::SmallVector<Index> lastWindows; // by table of an index: the last element at which a whole vector may be read
+  bool windows = false;                 // computed places of a vector lie within as many elements
+  Index batchRow = 0;                   // number of the row in its batch
+  llvm::SmallVector<Buffer> views;      // flat
   State state;
 };
 

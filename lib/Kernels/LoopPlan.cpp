@@ -2,6 +2,7 @@
 // and what a node depends on.
 #include "Loop.h"
 #include "llvm/ADT/bit.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace mrcc::loops {
 
@@ -59,6 +60,8 @@ KernelDescription Plan::describe() const {
     k.config["cache"] = 1;
   if (batch)
     k.config["batch"] = 1;
+  if (tables)
+    k.config["tables"] = tables;
   for (unsigned v = 0; v < types.size(); ++v) {
     int64_t digits = 1;
     for (Step s : steps[v])
@@ -95,6 +98,7 @@ llvm::Expected<Plan> Plan::parse(const KernelDescription &k) {
   p.transpose = get("transpose");
   p.cache = get("cache");
   p.batch = get("batch");
+  p.tables = get("tables");
   for (unsigned v = 0; v < p.types.size(); ++v) {
     std::vector<Step> steps;
     for (int64_t digits = get("steps" + std::to_string(v)); digits > 1; digits /= 10)
@@ -201,6 +205,15 @@ static bool costly(const Expr &body, uint32_t n, std::vector<int> &known) {
   return known[n];
 }
 
+/// For each node whether it follows from indices, parameters and extents alone.
+static std::vector<bool> indexArithmetic(const Expr &body) {
+  std::vector<bool> is;
+  for (const ExprNode &node : body.nodes)
+    is.push_back(node.op != Op::load && node.op != Op::load_at && node.op != Op::acc &&
+                 llvm::all_of(node.args, [&](uint32_t arg) { return is[arg]; }));
+  return is;
+}
+
 Analysis::Analysis(const Plan &plan) {
   const Expr &body = plan.body;
   const size_t count = body.nodes.size();
@@ -241,7 +254,10 @@ Analysis::Analysis(const Plan &plan) {
   for (const Slot &slot : slots)
     phases = std::max(phases, slot.phase + 1);
 
-  // From the results of each phase down; a costly value that an earlier phase computed is read from scratch.
+  // From the results of each phase down; a costly value that an earlier phase computed is read from scratch, one that
+  // follows from the index of one level from that level's tables.
+  fromIndices = indexArithmetic(body);
+  tableOf.assign(count, -1);
   needed.assign(count, 0);
   cachedIn.assign(count, -1);
   cachePlace.assign(count, 0);
@@ -269,6 +285,13 @@ Analysis::Analysis(const Plan &plan) {
           cachedIn[n] = llvm::countr_zero(before);
           cachePlace[n] = cached++;
         }
+        continue;
+      }
+      bool oneLevel = llvm::isPowerOf2_32(deps[n]) && plan.tables & deps[n];
+      if (oneLevel && fromIndices[n] && (type == DType::f32 || body.nodes[n].op == Op::clamp_index) &&
+          costly(body, n, known)) {
+        tableOf[n] = tabled.size();
+        tabled.push_back(n);
         continue;
       }
       roots.insert(roots.end(), body.nodes[n].args.begin(), body.nodes[n].args.end());

@@ -500,9 +500,10 @@ TEST_CASE("pooling windows") {
 TEST_CASE("nearest and linear resize") {
   for (const Target *target : targets())
     for (bool planar : {false, true})
-      for (int64_t channels : {3, 16, 40}) {
+      for (auto [channels, width] : {std::pair<int64_t, int64_t>{3, 7}, {3, 40}, {16, 7}, {40, 7}}) {
         std::vector<int> order = planar ? std::vector<int>{2, 0, 1} : std::vector<int>{};
-        Tensor x(DType::f32, {5, 7, channels}, order), y(DType::f32, {11, 20, channels}, order);
+        const int64_t columns = width;
+        Tensor x(DType::f32, {5, columns, channels}, order), y(DType::f32, {11, 50, channels}, order);
         x.random(37);
         std::string head = "i64 iter 0; i64 iter 1; i64 iter 2; i64 extent 0 0; i64 extent 0 1; f32 const 0.45; f32 "
                            "const 0.35; f32 cast %0; f32 cast %1; "
@@ -520,7 +521,7 @@ TEST_CASE("nearest and linear resize") {
             [&](const Dims &o) {
               double fy, fx;
               auto [a, b] = at(o, fy, fx);
-              return x.get({clamp(a, 5), clamp(b, 7), o[2]});
+              return x.get({clamp(a, 5), clamp(b, columns), o[2]});
             },
             0);
         std::string body = head + c(1) +
@@ -535,13 +536,36 @@ TEST_CASE("nearest and linear resize") {
             [&](const Dims &o) {
               double fy, fx;
               auto [a, b] = at(o, fy, fx);
-              auto v = [&](int64_t i, int64_t j) { return x.get({clamp(i, 5), clamp(j, 7), o[2]}); };
+              auto v = [&](int64_t i, int64_t j) { return x.get({clamp(i, 5), clamp(j, columns), o[2]}); };
               double top = v(a, b) + (v(a, b + 1) - v(a, b)) * fx,
                      low = v(a + 1, b) + (v(a + 1, b + 1) - v(a + 1, b)) * fx;
               return top + (low - top) * fy;
             },
             1e-6);
       }
+}
+
+TEST_CASE("elements at ascending, far and descending places") {
+  for (const Target *target : targets())
+    for (DType type : {DType::f32, DType::u8, DType::f16, DType::f64})
+      for (int64_t width : {5, 40, 300})
+        for (double scale : {0.34375, 0.96875, 1.75, -0.5}) { // exact in f32
+          const double from = scale < 0 ? width - 1 : 0;
+          Tensor x(type, {4, 9, width}), y(type, {4, 9, 150});
+          x.random(41);
+          std::string body = "i64 iter 0; i64 iter 1; i64 iter 2; i64 extent 0 2; f32 const " + std::to_string(scale) +
+                             "; f32 cast %2; f32 mul %5 %4; f32 const " + std::to_string(from) +
+                             "; f32 add %6 %7; i64 cast %8; i64 clamp_index %9 %3; " + text(type) +
+                             " load_at 0 %0 %1 %10 -> %11";
+          BoundLaunch bound = check(
+              *target, y, {&x}, {{"extents", y.dims()}}, body,
+              [&](const Dims &o) {
+                int64_t at = std::clamp<int64_t>(int64_t(from + scale * double(o[2])), 0, width - 1);
+                return x.get({o[0], o[1], at});
+              },
+              0);
+          CHECK(bound.scratchBytes > 0); // the places are in a table
+        }
 }
 
 TEST_CASE("gather of rows and of elements") {
