@@ -325,7 +325,7 @@ private:
     };
     const bool ahead = get("ahead");
     auto multiply = [&](Index c, Index from, Index to, ValueRange in) {
-      Index base = kb.mul(c, q.depth), nextChunk = kb.select(kb.less(c, kb.sub(q.chunks, 1)), kb.add(c, 1), 0);
+      Index base = kb.mul(c, q.depth);
       auto loadA = [&](int64_t r, Index k) {
         return arithmetic.spread(kb.load(a, {at[r], kb.add(base, k)}), kernel.types[1], tile.lanes);
       };
@@ -339,7 +339,10 @@ private:
               kernel.types[2]);
         return kb.loadVector(panel, {k, j * tile.lanes}, tile.lanes);
       };
-      auto fetchChunk = [&](Index k) { prefetchB(nextChunk, k, 0, 2); }; // it lies apart from this one
+      // The next chunk lies apart from this one; behind the last one come the next columns.
+      Value goesOn = kb.less(c, kb.sub(q.chunks, 1));
+      Index nextChunk = kb.select(goesOn, kb.add(c, 1), 0), nextChunkPanels = kb.select(goesOn, 0, nextPanels);
+      auto fetchChunk = [&](Index k) { prefetchB(nextChunk, k, nextChunkPanels, 2); };
       auto part = [&](Index from, Index to, ValueRange in, llvm::function_ref<void(Index)> fetch) {
         return multiplyLoop(arithmetic, from, to, count, vectors, in, loadA, loadB, fetch);
       };
