@@ -1,12 +1,13 @@
 // out = softmax(q k^T * scale + mask) v, for each batch entry and head, without the matrix of scores in memory.
 //
 // A unit of work is a block of queries of one head. The first unit of a head that a call does packs K into panels
-// [keys / width][D][width] and V into rows of whole vectors. Then, for each block of keys:
+// [keys / width][D + 1][width] and V into rows of whole vectors. Then, for each block of keys:
 //   scores   S = q K^T * scale + mask, by the register tile of matmul
 //   rows     new maximum; p = exp(S - maximum); the running sum stays a vector; what was summed so far is scaled
 //   values   O = O * correction + p V, in tiles of at most three vectors of columns
 // after M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax" (2018), and T. Dao et al.,
-// "FlashAttention" (2022). Keys beyond the last have a score of minus infinity.
+// "FlashAttention" (2022). Keys beyond the last have a score of minus infinity: what is added to the scores of a panel,
+// 0 or -inf, is its last row.
 #include "Families.h"
 #include "Tile.h"
 #include "VectorMath.h"
@@ -65,7 +66,7 @@ static llvm::Expected<BoundLaunch> bindAttention(const LaunchSite &site, const T
                 group = ceilDiv(vectors, ceilDiv(vectors, 3));
   q.pitchV = vectors * tile.lanes;
   q.blocks = ceilDiv(q.queries, queryBlock);
-  q.offsetV = roundUp(roundUp(q.keys, tile.width()) * q.depth * 4, 64);
+  q.offsetV = roundUp(roundUp(q.keys, tile.width()) * (q.depth + 1) * 4, 64);
   q.offsetS = q.offsetV + roundUp(q.keys * q.pitchV * 4, 64);
   q.offsetO = q.offsetS + roundUp(tile.rows * (keyBlock + 16) * 4, 64);
   q.offsetStat = q.offsetO + queryBlock * q.pitchV * 4;
@@ -120,7 +121,7 @@ public:
     scale = kb.splat(arith::BitcastOp::create(kb.b, kb.loc, kb.b.getF32Type(), bits), tile.lanes);
     Value log2e = constant(1.4426950408889634);
     toBinary = plain ? mul(scale, log2e) : log2e;
-    panels = kb.scratch(0, DType::f32, {1, q.depth, tile.width()});
+    panels = kb.scratch(0, DType::f32, {1, kb.add(q.depth, 1), tile.width()});
     values = kb.scratch(q.offsetV, DType::f32, {q.keys, q.pitchV});
     scores = kb.scratch(q.offsetS, DType::f32, {tile.rows, keyBlock + 16});
     sums = kb.scratch(q.offsetO, DType::f32, {queryBlock, q.pitchV});
@@ -167,6 +168,8 @@ private:
     Index whole = kb.mul(kb.div(q.keys, width), width);
     kb.loop(0, whole, width, [&](Index n) {
       Index panel = kb.div(n, width);
+      for (int64_t j = 0; j < tile.vectors; ++j)
+        kb.storeVector(arithmetic.zero(lanes), panels, {panel, q.depth, j * lanes});
       Index done = 0;
       if (get("k") == 1) { // lanes x lanes blocks, transposed in registers
         done = kb.sub(q.depth, kb.rem(q.depth, lanes));
@@ -205,6 +208,9 @@ private:
         });
         kb.loop(rest, width, 1, [&](Index i) { kb.store(zero, panels, {panel, d, i}); });
       });
+      Value low = kb.constantVector(kb.b.getF32Type(), -HUGE_VAL, 0);
+      kb.loop(0, rest, 1, [&](Index i) { kb.store(zero, panels, {panel, q.depth, i}); });
+      kb.loop(rest, width, 1, [&](Index i) { kb.store(low, panels, {panel, q.depth, i}); });
     });
   }
 
@@ -240,11 +246,7 @@ private:
         kb.loop(0, n, tile.width(), [&](Index k) { scoreTile(q0, i, rows, k0, k); });
       };
       auto use = [&](Index i, Index rows) {
-        Value low = kb.constantVector(kb.b.getF32Type(), -HUGE_VAL, 0);
-        kb.loop(0, rows, 1, [&](Index r) {
-          kb.loop(n, padded, 1, [&](Index k) { kb.store(low, scores, {r, k}); });
-          rowPass(r, kb.add(i, r), padded);
-        });
+        kb.loop(0, rows, 1, [&](Index r) { rowPass(r, kb.add(i, r), padded); });
         auto columns = [&](Index e, int64_t vectors) {
           const int64_t most = tile.rows == 8 ? 8 : vectors == 3 ? 4 : vectors == 2 ? 6 : tile.rows;
           kb.tilesEven(rows, std::min(most, tile.rows),
@@ -277,7 +279,11 @@ private:
   void scoreTile(Index q0, Index i, int64_t rows, Index k0, Index k) {
     const int64_t vectors = tile.vectors, lanes = tile.lanes;
     Index panel = kb.div(kb.add(k0, k), tile.width());
-    KernelBuilder::Values acc(rows * vectors, arithmetic.zero(lanes));
+    KernelBuilder::Values limits, acc;
+    for (int64_t j = 0; j < vectors; ++j)
+      limits.push_back(kb.loadVector(panels, {panel, q.depth, j * lanes}, lanes));
+    for (int64_t i = 0; i < rows * vectors; ++i)
+      acc.push_back(plain ? limits[i % vectors] : arithmetic.zero(lanes));
     acc = multiplyLoop(
         arithmetic, 0, q.depth, rows, vectors, acc,
         [&](int64_t r, Index d) {
@@ -286,7 +292,7 @@ private:
         [&](int64_t j, Index d) { return kb.loadVector(panels, {panel, d, j * lanes}, lanes); });
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t j = 0; j < vectors; ++j)
-        kb.storeVector(plain ? acc[r * vectors + j] : mul(acc[r * vectors + j], scale), scores,
+        kb.storeVector(plain ? acc[r * vectors + j] : kb.fma(acc[r * vectors + j], scale, limits[j]), scores,
                        {r, kb.add(k, j * lanes)});
     if (!masked)
       return;
