@@ -150,9 +150,7 @@ public:
 private:
   using Offsets = SmallVector<Index>;
   void statistics(const Offsets &at, Index begin, Index end);
-  void channelSums(const Offsets &at, Index c, Index place, int64_t n, int64_t unroll);
-  KernelBuilder::Values sumSpace(unsigned level, Index offset, ArrayRef<Num> shift, Index c, KernelBuilder::Values sums,
-                                 int64_t n);
+  void sumSpace(unsigned level, Index offset, const Offsets &at, Index begin, Index end);
   void combineGroups(const Offsets &at, Index begin, Index end);
   void apply(unsigned level, const Offsets &at, Index begin, Index end);
   void applyAt(const Offsets &at, Index c, Index place, int64_t n);
@@ -167,6 +165,9 @@ private:
   Index along(unsigned view) {
     return steps[view] == 2 ? kb.param(layout.stride(view, 1 + layout.space)) : Index(steps[view]);
   }
+  /// What is kept for each channel: its mean, its sum of squared differences (later the factor of its group) and its
+  /// bias. While the sums are under way, totals of d and d^2 by slot.
+  enum : int64_t { means = 0, squares = 1, biases = 2, sumTotals = biases, squareTotals = squares };
   Buffer scratch(int64_t which) {
     Index bytes = kb.mul(kb.div(kb.add(kb.mul(kb.param(Layout::blockChannels), 8), 63), 64), 64);
     return kb.scratch(kb.mul(bytes, which), wide, {int64_t(1) << 40});
@@ -176,9 +177,18 @@ private:
     Value i = arith::IndexCastOp::create(kb.b, kb.loc, kb.b.getI64Type(), kb.ssa(x));
     return {kb, arith::SIToFPOp::create(kb.b, kb.loc, valueType(kb.b.getContext(), wide), i)};
   }
+  Num get(Buffer m, Index at, int64_t n) { return {kb, n ? kb.loadVector(m, {at}, n) : kb.load(m, {at})}; }
+  void put(Num x, Buffer m, Index at) { x.lanes() ? kb.storeVector(x.v, m, {at}) : kb.store(x.v, m, {at}); }
+  /// Fetches the lines of n channels: a block's rows lie apart, which the CPU does not foresee.
+  void fetch(unsigned view, Index offset, Index c, int64_t n) {
+    const int64_t line = 512 / std::max(8u, bitWidth(types[view]));
+    for (int64_t i = 0; i < n && steps[view] == 1; i += line)
+      kb.prefetch(views[view], {kb.add(offset, kb.add(c, i))}, view == 0, 1);
+  }
   Num spread(Num x, int64_t n) { return {kb, kb.splat(x.v, n)}; }
-  /// Vectors over [begin, end), the last one overlapping; scalars where there are fewer channels than lanes.
-  void overChannels(Index begin, Index end, int64_t unroll, llvm::function_ref<void(Index, int64_t, int64_t)> f);
+  /// f(channel, slot, lanes, vectors) for vectors over [begin, end), the last one overlapping; scalars where there are
+  /// fewer channels than lanes. A vector has a slot of its own: begin + slot is its channel unless it overlaps.
+  void overChannels(Index begin, Index end, int64_t unroll, llvm::function_ref<void(Index, Index, int64_t, int64_t)> f);
 
   KernelBuilder &kb;
   Expr body;
@@ -193,15 +203,15 @@ private:
 };
 
 void GroupNormEmitter::overChannels(Index begin, Index end, int64_t unroll,
-                                    llvm::function_ref<void(Index, int64_t, int64_t)> f) {
+                                    llvm::function_ref<void(Index, Index, int64_t, int64_t)> f) {
   Index count = kb.sub(end, begin);
   kb.ifThen(
-      kb.less(count, lanes), [&] { kb.loop(begin, end, 1, [&](Index c) { f(c, 0, 1); }); },
+      kb.less(count, lanes), [&] { kb.loop(begin, end, 1, [&](Index c) { f(c, kb.sub(c, begin), 0, 1); }); },
       [&] {
         Index main = unroll > 1 ? kb.sub(end, kb.rem(count, lanes * unroll)) : begin;
         if (unroll > 1)
-          kb.loop(begin, main, lanes * unroll, [&](Index c) { f(c, lanes, unroll); });
-        kb.loop(main, end, lanes, [&](Index c) { f(kb.min(c, kb.sub(end, lanes)), lanes, 1); });
+          kb.loop(begin, main, lanes * unroll, [&](Index c) { f(c, kb.sub(c, begin), lanes, unroll); });
+        kb.loop(main, end, lanes, [&](Index c) { f(kb.min(c, kb.sub(end, lanes)), kb.sub(c, begin), lanes, 1); });
       });
 }
 
@@ -230,68 +240,67 @@ void GroupNormEmitter::store(Num x, Index offset, Index c) {
 
 //===-- 1. statistics ---------------------------------------------------------------------------------------------===//
 
-/// Adds d and d^2 of each vector over the spatial levels from `level` on. Runs of the innermost level are summed apart.
-KernelBuilder::Values GroupNormEmitter::sumSpace(unsigned level, Index offset, ArrayRef<Num> shift, Index c,
-                                                 KernelBuilder::Values sums, int64_t n) {
-  const size_t unroll = shift.size();
-  if (level == layout.space) {
-    for (size_t u = 0; u < unroll; ++u) {
-      Num d = widened(1, offset, kb.add(c, int64_t(u) * n), n) - shift[u];
-      sums[2 * u] = (Num(kb, sums[2 * u]) + d).v;
-      sums[2 * u + 1] = fma(d, d, Num(kb, sums[2 * u + 1])).v;
-    }
-    return sums;
-  }
+/// Adds d and d^2 of each channel to its totals, over the spatial levels from `level` on. Of the innermost level a few
+/// points at a time are summed in registers: the rows of all channels of the block stream side by side, and long sums
+/// are sums of short ones.
+void GroupNormEmitter::sumSpace(unsigned level, Index offset, const Offsets &at, Index begin, Index end) {
   Index extent = kb.param(layout.extent(level)), step = kb.param(layout.stride(1, 1 + level));
-  auto point = [&](Index i, ValueRange in) {
-    return sumSpace(level + 1, kb.add(offset, kb.mul(i, step)), shift, c, KernelBuilder::Values(in), n);
-  };
   if (level + 1 < layout.space)
-    return kb.loop(0, extent, 1, sums, point);
-  const int64_t run = 128;
-  return kb.loop(0, extent, run, sums, [&](Index start, ValueRange total) {
-    KernelBuilder::Values zeros(sums.size(), real(0, n).v), next;
-    KernelBuilder::Values part = kb.loop(start, kb.min(kb.add(start, run), extent), 1, zeros, point);
-    for (auto [a, b] : llvm::zip(total, part))
-      next.push_back((Num(kb, a) + Num(kb, b)).v);
-    return next;
+    return kb.loop(0, extent, 1,
+                   [&](Index i) { sumSpace(level + 1, kb.add(offset, kb.mul(i, step)), at, begin, end); });
+  const int64_t run = 32;
+  kb.loop(0, extent, run, [&](Index start) {
+    Index stop = kb.min(kb.add(start, run), extent);
+    overChannels(begin, end, 4, [&](Index c, Index slot, int64_t n, int64_t unroll) {
+      SmallVector<Num> shift;
+      for (int64_t u = 0; u < unroll; ++u)
+        shift.push_back(widened(1, at[1], kb.add(c, u * n), n));
+      KernelBuilder::Values zeros(2 * unroll, real(0, n).v);
+      auto sums = kb.loop(start, stop, 1, zeros, [&](Index i, ValueRange in) {
+        KernelBuilder::Values out(in.begin(), in.end());
+        Index point = kb.add(offset, kb.mul(i, step));
+        fetch(1, kb.add(point, kb.mul(step, run)), c, n * unroll);
+        for (int64_t u = 0; u < unroll; ++u) {
+          Num d = widened(1, point, kb.add(c, u * n), n) - shift[u];
+          out[2 * u] = (Num(kb, out[2 * u]) + d).v;
+          out[2 * u + 1] = fma(d, d, Num(kb, out[2 * u + 1])).v;
+        }
+        return out;
+      });
+      for (int64_t i = 0; i < 2 * unroll; ++i) {
+        Buffer totals = scratch(i % 2 ? squareTotals : sumTotals);
+        Index place = kb.add(slot, i / 2 * n);
+        put(get(totals, place, n) + Num(kb, sums[i]), totals, place);
+      }
+    });
   });
 }
 
-void GroupNormEmitter::channelSums(const Offsets &at, Index c, Index place, int64_t n, int64_t unroll) {
-  SmallVector<Num> shift;
-  for (int64_t u = 0; u < unroll; ++u)
-    shift.push_back(widened(1, at[1], kb.add(c, u * n), n));
-  KernelBuilder::Values sums(2 * unroll, real(0, n).v);
-  sums = sumSpace(0, at[1], shift, c, sums, n);
-  Num count = spread(fromIndex(kb.param(Layout::points)), n);
-  Buffer means = scratch(0), squares = scratch(1);
-  for (int64_t u = 0; u < unroll; ++u) {
-    Num mean = Num(kb, sums[2 * u]) / count, square = Num(kb, sums[2 * u + 1]) - mean * Num(kb, sums[2 * u]);
-    auto put = [&](Num x, Buffer m) {
-      Index where = kb.add(place, u * n);
-      n ? kb.storeVector(x.v, m, {where}) : kb.store(x.v, m, {where});
-    };
-    put(shift[u] + mean, means);
-    put(square, squares);
-  }
-}
-
+/// Mean and sum of squared differences of each channel.
 void GroupNormEmitter::statistics(const Offsets &at, Index begin, Index end) {
-  overChannels(begin, end, 4,
-               [&](Index c, int64_t n, int64_t unroll) { channelSums(at, c, kb.sub(c, begin), n, unroll); });
+  overChannels(begin, end, 1, [&](Index, Index slot, int64_t n, int64_t) {
+    for (int64_t which : {sumTotals, squareTotals})
+      put(real(0, n), scratch(which), slot);
+  });
+  if (layout.space > 0) // one point differs from itself by nothing
+    sumSpace(0, at[1], at, begin, end);
+  overChannels(begin, end, 1, [&](Index c, Index slot, int64_t n, int64_t) {
+    Num sum = get(scratch(sumTotals), slot, n), square = get(scratch(squareTotals), slot, n);
+    Num count = spread(fromIndex(kb.param(Layout::points)), n), mean = sum / count;
+    put(widened(1, at[1], c, n) + mean, scratch(means), kb.sub(c, begin));
+    put(square - mean * sum, scratch(squares), kb.sub(c, begin));
+  });
 }
 
 //===-- 2. combination --------------------------------------------------------------------------------------------===//
 
 /// Replaces means and squares by mean, scale / deviation and bias of each channel.
 void GroupNormEmitter::combineGroups(const Offsets &at, Index begin, Index end) {
-  Buffer means = scratch(0), squares = scratch(1), biases = scratch(2);
   Index size = kb.param(Layout::groupSize);
   Num points = fromIndex(kb.param(Layout::points)), channels = fromIndex(size);
-  auto over = [&](Index first, Buffer m, llvm::function_ref<Num(Num)> f) {
+  auto over = [&](Index first, int64_t which, llvm::function_ref<Num(Num)> f) {
     auto sum = kb.loop(0, size, 1, {real(0, 0).v}, [&](Index i, ValueRange total) {
-      return KernelBuilder::Values{(Num(kb, total[0]) + f(Num(kb, kb.load(m, {kb.add(first, i)})))).v};
+      return KernelBuilder::Values{(Num(kb, total[0]) + f(get(scratch(which), kb.add(first, i), 0))).v};
     });
     return Num(kb, sum[0]);
   };
@@ -306,9 +315,9 @@ void GroupNormEmitter::combineGroups(const Offsets &at, Index begin, Index end) 
       Index place = kb.add(first, i), c = kb.add(begin, place);
       Num mine = hasScale ? scale * widened(2, at[2], c, 0) : scale;
       Num bias = hasBias ? widened(2 + hasScale, at[2 + hasScale], c, 0) : real(0, 0);
-      kb.store(mean.v, means, {place});
-      kb.store(mine.v, squares, {place});
-      kb.store(bias.v, biases, {place});
+      put(mean, scratch(means), place);
+      put(mine, scratch(squares), place);
+      put(bias, scratch(biases), place);
     });
   });
 }
@@ -316,10 +325,8 @@ void GroupNormEmitter::combineGroups(const Offsets &at, Index begin, Index end) 
 //===-- 3. application --------------------------------------------------------------------------------------------===//
 
 void GroupNormEmitter::applyAt(const Offsets &at, Index c, Index place, int64_t n) {
-  auto constant = [&](int64_t which) {
-    return Num(kb, n ? kb.loadVector(scratch(which), {place}, n) : kb.load(scratch(which), {place}));
-  };
-  Num y = fma(widened(1, at[1], c, n) - constant(0), constant(1), constant(2));
+  auto constant = [&](int64_t which) { return get(scratch(which), place, n); };
+  Num y = fma(widened(1, at[1], c, n) - constant(means), constant(squares), constant(biases));
   if (body.empty())
     return store(cast(y, wide, types[0]), at[0], c);
   auto leaf = [&](const ExprNode &node, ArrayRef<Value>) -> Value {
@@ -344,7 +351,12 @@ void GroupNormEmitter::applyAt(const Offsets &at, Index c, Index place, int64_t 
 
 void GroupNormEmitter::apply(unsigned level, const Offsets &at, Index begin, Index end) {
   if (level == layout.space)
-    return overChannels(begin, end, 1, [&](Index c, int64_t n, int64_t) { applyAt(at, c, kb.sub(c, begin), n); });
+    return overChannels(begin, end, 2, [&](Index c, Index, int64_t n, int64_t unroll) {
+      if (level > 0) // some rows ahead
+        for (unsigned v : {1, 0})
+          fetch(v, kb.add(at[v], kb.mul(kb.param(layout.stride(v, level)), 4)), c, n * unroll);
+      applyAt(at, c, kb.sub(c, begin), n * unroll); // LLVM halves each operation: both parts share its constants
+    });
   kb.loop(0, kb.param(layout.extent(level)), 1, [&](Index i) {
     Offsets inner;
     for (unsigned v = 0; v < at.size(); ++v)

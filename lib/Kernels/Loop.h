@@ -94,6 +94,8 @@ struct Params {
 
 /// Levels (or dims) that each node's value depends on, as bits; `load` says those of a load of a view.
 std::vector<uint32_t> dependencies(const Expr &body, llvm::function_ref<uint32_t(uint32_t operand)> load);
+/// Whether a node is computed by a polynomial: an elementary function of a float.
+bool isElementary(const ExprNode &node);
 /// The constant by which `node` (i64) grows when dimension `dim` does; nothing if it does not grow evenly.
 std::optional<int64_t> coefficient(const Expr &body, const std::vector<uint32_t> &deps, uint32_t node, uint32_t dim);
 

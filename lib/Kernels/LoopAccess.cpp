@@ -1,6 +1,7 @@
 // Loads, stores and computed places of the loop family. A unit step is a vector load, a step of its own is one load a
 // lane. An index that grows evenly along the vector level is computed once, for the first lane.
 #include "LoopEmit.h"
+#include "VectorMath.h"
 
 using namespace mlir;
 
@@ -62,7 +63,35 @@ Value Emitter::evaluate(uint32_t n, int64_t u) {
     types.push_back(plan.body.nodes[arg].type);
     spread |= isa<VectorType>(args.back().getType());
   }
+  if (plan.reduces() && node.op == Op::binary && BinaryKind(node.imm) == BinaryKind::add)
+    for (size_t i = 0; i < 2; ++i)
+      if (Value sum = addProduct(args[1 - i], args[i]))
+        return sum;
+  if (isExpBelow(node))
+    return vmath::expBelow(Num(kb, args[0])).v;
   return emitNode(kb, node, args, types, spread ? state.lanes : 0);
+}
+
+/// sum + product as one FMA, if `product` is one (of f32 or f64). A product that others use, too, costs nothing more.
+Value Emitter::addProduct(Value sum, Value product) {
+  auto op = product.getDefiningOp<arith::MulFOp>();
+  if (!op || sum.getType() != product.getType() || !(Num(kb, sum).element().isF32() || Num(kb, sum).element().isF64()))
+    return {};
+  return kb.fma(op.getLhs(), op.getRhs(), sum);
+}
+
+/// Whether a node is the exponential (f32) of a difference from the maximum of the same value: never above 1.
+bool Emitter::isExpBelow(const ExprNode &node) const {
+  if (node.op != Op::unary || UnaryKind(node.imm) != UnaryKind::exp || node.type != DType::f32)
+    return false;
+  const ExprNode &difference = plan.body.nodes[node.args[0]];
+  if (difference.op != Op::binary || BinaryKind(difference.imm) != BinaryKind::sub)
+    return false;
+  const ExprNode &top = plan.body.nodes[difference.args[1]];
+  return top.op == Op::acc && llvm::any_of(analysis.slots, [&](const Slot &slot) {
+           return (slot.kind == Combine::max || slot.kind == Combine::max_number) && slot.first == top.imm &&
+                  plan.body.results[slot.first] == difference.args[0];
+         });
 }
 
 //===-- loads -----------------------------------------------------------------------------------------------------===//

@@ -157,6 +157,38 @@ void Emitter::startPhase(unsigned phase) {
       compute(n);
 }
 
+/// Whether the phase under way computes an elementary function at each point.
+bool Emitter::computesElementary() const {
+  for (uint32_t n = 0; n < plan.body.nodes.size(); ++n) {
+    bool read = analysis.cachedIn[n] >= 0 && int(state.phase) > analysis.cachedIn[n];
+    if (isWide(n) && analysis.needed[n] >> state.phase & 1 && !read && isElementary(plan.body.nodes[n]))
+      return true;
+  }
+  return false;
+}
+
+/// How many vectors a map or a phase of a reduction computes side by side. An elementary function keeps the registers busy
+/// with its constants, and more of it at a time spills where there are but 16.
+int64_t Emitter::vectorsTogether() const {
+  return kb.target.vectorRegisters <= 16 && computesElementary() ? 1 : tileVectors;
+}
+
+/// In a second pass over a row that is busy with arithmetic, fetches what the first pass will read of the rows after it:
+/// passes wait for memory and for arithmetic in turn otherwise.
+void Emitter::fetchNextRows() {
+  if (state.phase != 1 || !plan.vectorReduces() || plan.parallel == 0 || state.lanes == 0 || !computesElementary())
+    return;
+  Index rows = plan.batch ? kb.param(Params::blockSize) : Index(1);
+  for (unsigned v = plan.outputs; v < plan.types.size(); ++v) {
+    if (plan.indexed(v) || step(v, plan.vector) != Step::unit || step(v, plan.parallel - 1) != Step::strided)
+      continue;
+    Index next = kb.add(state.offsets[v], kb.mul(rows, stride(v, plan.parallel - 1)));
+    const int64_t line = 512 / std::max(8u, bitWidth(plan.types[v]));
+    for (int64_t i = 0; i < state.lanes * state.unroll; i += line)
+      kb.prefetch(views[v], {kb.add(next, i)});
+  }
+}
+
 void Emitter::row(Index low, Index high) {
   if (plan.reduces())
     return plan.vectorReduces() ? reduceInnerRow() : reduceParallelRow(low, high);
@@ -164,14 +196,15 @@ void Emitter::row(Index low, Index high) {
 }
 
 void Emitter::mapRow(Index low, Index high) {
-  auto point = [&](Index at, int64_t n) {
+  auto points = [&](Index at, int64_t n, int64_t unroll) {
     scoped([&] {
       if (plan.rank)
-        enterVector(at, n, 1);
-      storeResults(0);
+        enterVector(at, n, unroll);
+      for (int64_t u = 0; u < unroll; ++u)
+        storeResults(u);
     });
   };
-  auto scalars = [&] { kb.loop(low, high, 1, [&](Index i) { point(i, 0); }); };
+  auto scalars = [&] { kb.loop(low, high, 1, [&](Index i) { points(i, 0, 1); }); };
   if (lanes <= 1)
     return scalars();
   kb.ifThen(kb.less(kb.sub(high, low), lanes), scalars, [&] {
@@ -200,7 +233,13 @@ void Emitter::mapRow(Index low, Index high) {
         none.push_back(arith::ConstantOp::create(kb.b, kb.loc, kb.b.getZeroAttr(t)));
       scf::YieldOp::create(kb.b, kb.loc, none);
     }
-    kb.loop(low, kb.sub(high, tail), lanes, [&](Index i) { point(i, lanes); });
+    const int64_t together = mapping ? vectorsTogether() : 1; // rows of plain maps may be short
+    Index whole = kb.sub(high, tail), tiles = low;            // vectors side by side, then one at a time
+    if (together > 1) {
+      tiles = kb.sub(whole, kb.rem(kb.sub(whole, low), lanes * together));
+      kb.loop(low, tiles, lanes * together, [&](Index i) { points(i, lanes, together); });
+    }
+    kb.loop(tiles, whole, lanes, [&](Index i) { points(i, lanes, 1); });
     kb.ifThen(ragged, [&] {
       scoped([&] {
         state.lanes = lanes;

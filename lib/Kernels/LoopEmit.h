@@ -31,6 +31,9 @@ private:
   void outerLoops();
   void row(Index low, Index high);
   void mapRow(Index low, Index high);
+  bool computesElementary() const;
+  int64_t vectorsTogether() const;
+  void fetchNextRows();
   void enter(unsigned level, Index at);
   void enterVector(Index at, int64_t lanes, int64_t unroll, llvm::ArrayRef<Index> shifts = {});
   Index vectorAt(int64_t u) const {
@@ -80,6 +83,8 @@ private:
 
   // LoopAccess.cpp
   Value evaluate(uint32_t node, int64_t u);
+  bool isExpBelow(const ExprNode &node) const;
+  Value addProduct(Value sum, Value product);
   Value loadAt(unsigned view, Index offset);
   Num packedShift(Index offset, int64_t bits);
   Value gather(unsigned view, llvm::function_ref<Index(int64_t lane)> offset);

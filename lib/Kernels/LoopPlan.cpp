@@ -164,6 +164,29 @@ std::optional<int64_t> coefficient(const Expr &body, const std::vector<uint32_t>
 
 //===-- analysis --------------------------------------------------------------------------------------------------===//
 
+bool isElementary(const ExprNode &node) {
+  if (!isFloat(node.type))
+    return false;
+  if (node.op == Op::binary)
+    return BinaryKind(node.imm) == BinaryKind::pow;
+  if (node.op != Op::unary)
+    return false;
+  switch (UnaryKind(node.imm)) {
+  case UnaryKind::abs:
+  case UnaryKind::neg:
+  case UnaryKind::sign:
+  case UnaryKind::floor:
+  case UnaryKind::ceil:
+  case UnaryKind::round_even:
+  case UnaryKind::sqrt:
+  case UnaryKind::rsqrt:
+  case UnaryKind::reciprocal:
+    return false;
+  default:
+    return true;
+  }
+}
+
 /// Whether computing the node again is dearer than reading it from scratch: something transcendental, or a conversion.
 static bool costly(const Expr &body, uint32_t n, std::vector<int> &known) {
   const ExprNode &node = body.nodes[n];

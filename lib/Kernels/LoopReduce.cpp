@@ -69,9 +69,11 @@ bool Emitter::splitsSums() const {
 void Emitter::combineSlot(const Slot &slot, Value *acc, const Value *value) {
   DType type = slotType(slot);
   switch (slot.kind) {
-  case Combine::sum:
-    acc[0] = emitCombine(kb, BinaryKind::add, type, acc[0], value[0]);
+  case Combine::sum: {
+    Value sum = addProduct(acc[0], value[0]);
+    acc[0] = sum ? sum : emitCombine(kb, BinaryKind::add, type, acc[0], value[0]);
     return;
+  }
   case Combine::prod:
     acc[0] = emitCombine(kb, BinaryKind::mul, type, acc[0], value[0]);
     return;
@@ -283,7 +285,12 @@ void Emitter::reduceParallelRow(Index low, Index high) {
   Index length = kb.sub(high, low);
   kb.ifThen(kb.less(length, lanes), scalars, [&] {
     Index main = kb.sub(high, kb.rem(length, lanes * tileVectors)), last = kb.sub(high, lanes);
-    kb.loop(low, main, lanes * tileVectors, [&](Index i) { reduceTile(i, lanes, tileVectors); });
+    Index doubled = low; // tiles of twice as many vectors first: longer pieces of each line of memory
+    if (analysis.cached == 0 && plan.combined() == 1 && plan.window.empty() && !plan.maps()) {
+      doubled = kb.sub(main, kb.rem(kb.sub(main, low), 2 * lanes * tileVectors));
+      kb.loop(low, doubled, 2 * lanes * tileVectors, [&](Index i) { reduceTile(i, lanes, 2 * tileVectors); });
+    }
+    kb.loop(doubled, main, lanes * tileVectors, [&](Index i) { reduceTile(i, lanes, tileVectors); });
     // The rest in one tile of 4, 2 or 1 vectors, the last of which ends the row.
     Index rest = kb.sub(high, main), furthest = kb.sub(last, main);
     auto tile = [&](int64_t n) {
@@ -302,13 +309,14 @@ void Emitter::reduceParallelRow(Index low, Index high) {
 
 //===-- a reduced vector level: lanes are combined ----------------------------------------------------------------===//
 
-/// One row of the vector level into tileVectors accumulators of lanes (a result) and a scalar one, in this order.
+/// One row of the vector level into vectorsTogether() accumulators of lanes (a result) and a scalar one, in this order.
 Emitter::Values Emitter::vectorLevel(Values accs) {
   Index n = extent(plan.vector);
   auto part = [&](Index at, int64_t newLanes, int64_t unroll, ValueRange in) {
     Values out;
     scoped([&] {
       enterVector(at, newLanes, unroll);
+      fetchNextRows();
       out = combine(Values(in), pointValues(true), unroll, true);
     });
     return out;
@@ -316,7 +324,7 @@ Emitter::Values Emitter::vectorLevel(Values accs) {
   size_t results = 0;
   for (const Slot &slot : active)
     results += slot.width;
-  const int64_t vectors = lanes > 1 ? tileVectors : 0;
+  const int64_t vectors = lanes > 1 ? vectorsTogether() : 0;
   Values wideAccs(accs.begin(), accs.begin() + results * vectors), narrow(accs.begin() + results * vectors, accs.end());
   Index done = 0;
   if (vectors) {
@@ -335,7 +343,8 @@ Emitter::Values Emitter::vectorLevel(Values accs) {
     Values first; // what is left in whole vectors goes to the first accumulators
     for (size_t r = 0; r < results; ++r)
       first.push_back(wideAccs[r * vectors]);
-    first = kb.loop(big, small, lanes, first, [&](Index i, ValueRange in) { return part(i, lanes, 1, in); });
+    if (vectors > 1)
+      first = kb.loop(big, small, lanes, first, [&](Index i, ValueRange in) { return part(i, lanes, 1, in); });
     // The rest of a row as its last vector, whose lanes that were there before count for nothing. A row shorter than a
     // vector goes to the scalar accumulators.
     Index last = kb.sub(n, lanes);
@@ -369,7 +378,7 @@ Emitter::Values Emitter::vectorLevel(Values accs) {
 /// The accumulators of vectorLevel() as one scalar a result: vectors pairwise, then halves of the vector.
 Emitter::Values Emitter::finish(Values accs) {
   using Pair = std::array<Value, 2>;
-  const int64_t vectors = lanes > 1 ? tileVectors : 0;
+  const int64_t vectors = lanes > 1 ? vectorsTogether() : 0;
   size_t results = 0, at = 0;
   for (const Slot &slot : active)
     results += slot.width;
@@ -455,7 +464,7 @@ void Emitter::reducePhase(unsigned phase) {
   activate(phase);
   Values accs;
   if (lanes > 1)
-    accs = identities(lanes, tileVectors, true);
+    accs = identities(lanes, vectorsTogether(), true);
   accs.append(identities(0, 1, true));
   Values totals = finish(innerNest(plan.parallel, accs));
   size_t next = 0;

@@ -103,5 +103,15 @@ inline Num polynomial(Num x, llvm::ArrayRef<double> c) {
     sum = fma(sum, x, x.real(k));
   return sum;
 }
+/// The same with neighbouring terms paired, a polynomial of x^2: one more multiplication, half as many operations that
+/// wait for each other.
+inline Num pairedPolynomial(Num x, llvm::ArrayRef<double> c) {
+  size_t n = c.size() - 1;
+  auto pair = [&](size_t i) { return fma(x, x.real(c[i + 1]), x.real(c[i])); };
+  Num square = x * x, sum = n % 2 ? pair(--n) : x.real(c[n]);
+  while (n > 0)
+    sum = fma(square, sum, pair(n -= 2));
+  return sum;
+}
 
 } // namespace mrcc

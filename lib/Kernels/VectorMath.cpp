@@ -20,30 +20,49 @@ Num inDouble(Num x, llvm::function_ref<Num(Num)> f) { return isDouble(x) ? f(x) 
 /// differ in type, as it makes of f64 signs of f16 results, by a library call.
 Num oddInDouble(Num x, llvm::function_ref<Num(Num)> f) { return copysign(inDouble(abs(x), f), x); }
 
-/// 2^n for the integer in the low bits of `shifted` plus `bias` (the type's exponent bias); 0 where n is -bias.
-Num powerOfTwo(Num shifted, int64_t bias, int64_t mantissa) {
-  return ((shifted + shifted.integer(bias)) << mantissa).asFloat();
+/// e^x as mantissa * power, a power of two. Chains of operations that wait for each other are kept short (a CPU has few
+/// vectors in flight): polynomials are paired, and what is made of it takes the product into an FMA.
+struct Exponential {
+  Num mantissa, power;
+};
+
+/// The least exponent of exponential().
+double lowestExponent(Num x) { return isDouble(x) ? -709.1 : -88.03; }
+
+// e^(sign x) = e^r 2^n with n the integer nearest to sign x / ln 2, at most 127 (1023): the last numbers before infinity
+// have an r up to ln 2. The power is 0 below 2^-126 (2^-1022). `sign` (1 or -1) goes into the constants.
+Exponential exponential(Num x, double sign) {
+  bool wide = isDouble(x);
+  const int64_t bias = wide ? 1023 : 127, mantissa = wide ? 52 : 23;
+  const double round = (wide ? 0x1.8p52 : 0x1.8p23) + double(bias); // added, it leaves n + bias in the low bits
+  Num magic = x.real(round);
+  Num shifted = smaller(x.real(round + double(bias)), fma(x, x.real(sign * log2e), magic)), n = shifted - magic;
+  // The high part of ln 2 has so few bits that n times it is exact, also without FMA. r has the sign in it.
+  const double high = wide ? 0.69314718036912382 : 0.693145752, low = wide ? 1.9082149292705877e-10 : 1.42860682e-06;
+  Num r = fma(n, x.real(-sign * low), fma(n, x.real(-sign * high), x));
+  SmallVector<double> c;
+  if (wide)
+    c = {0.500000000000001,      0.16666666666666674,    0.041666666666521524,   0.008333333333322172,
+         0.0013888888947962543,  0.00019841269869986926, 2.4801487165838708e-05, 2.7557242213510691e-06,
+         2.7632716110097873e-07, 2.5110096304033489e-08}; // 8e-18
+  else
+    c = {0.500001609, 0.166666672, 0.0416303389, 0.00835243799, 0.00157846429}; // 2e-8; 1e-7 beyond 0.35
+  for (size_t i = 1; i < c.size(); i += 2)
+    c[i] *= sign;
+  Num one = x.real(1);
+  return {fma(r * r, pairedPolynomial(r, c), sign > 0 ? one + r : one - r), (shifted.bits() << mantissa).asFloat()};
+}
+
+/// 1 + e^-x
+Num onePlusExp(Num x) {
+  Exponential e = exponential(smaller(x.real(-lowestExponent(x)), x), -1);
+  return fma(e.mantissa, e.power, x.real(1));
 }
 } // namespace
 
-// exp(x) = e^r 2^n with n the integer nearest to x / ln 2, at most 127 (1023): the last numbers before infinity have an
-// r up to ln 2. Results below 2^-126 (2^-1022) are 0.
 Num exp(Num x) {
-  bool wide = isDouble(x);
-  const int64_t bias = wide ? 1023 : 127, mantissa = wide ? 52 : 23;
-  const double round = wide ? 0x1.8p52 : 0x1.8p23; // added, it leaves the integer in the low bits
-  x = larger(x.real(wide ? -709.1 : -88.03), x);
-  Num magic = x.real(round);
-  Num shifted = smaller(x.real(round + double(bias)), fma(x, x.real(log2e), magic)), n = shifted - magic;
-  // The high part of ln 2 has so few bits that n times it is exact, also without FMA.
-  Num r = wide ? fma(n, x.real(-1.9082149292705877e-10), fma(n, x.real(-0.69314718036912382), x))
-               : fma(n, x.real(-1.42860682e-06), fma(n, x.real(-0.693145752), x));
-  Num q = wide ? polynomial(r, {0.500000000000001, 0.16666666666666674, 0.041666666666521524, 0.008333333333322172,
-                                0.0013888888947962543, 0.00019841269869986926, 2.4801487165838708e-05,
-                                2.7557242213510691e-06, 2.7632716110097873e-07, 2.5110096304033489e-08}) // 8e-18
-               : polynomial(r, {0.500001609, 0.166666672, 0.0416303389, 0.00835243799,
-                                0.00157846429}); // 2e-8; 1e-7 beyond 0.35
-  return (fma(r * r, q, r) + x.real(1)) * powerOfTwo(shifted.bits(), bias, mantissa);
+  Exponential e = exponential(larger(x.real(lowestExponent(x)), x), 1);
+  return e.mantissa * e.power;
 }
 
 // 2^x = 2^n 2^f with n the nearest integer; n goes into the exponent by an integer addition. At x = -127 f is 0, the
@@ -54,6 +73,16 @@ Num exp2Below(Num x) {
   Num p =
       fma(f, polynomial(f, {0.693147004, 0.240222424, 0.0555073358, 0.00967151299, 0.00132647273}), x.real(1)); // 9e-8
   return (p.bits() + (shifted.bits() << 23)).asFloat();
+}
+
+// 2^n 2^f with n the integer nearest to x / ln 2 and f the rest, which an FMA gives without rounding: the error is that of
+// log2(e) in f32, and few constants are needed. The power is 0 where n is -127.
+Num expBelow(Num x) {
+  x = larger(x.real(-88.03), x); // NaN stays
+  Num magic = x.real(0x1.8p23 + 127), scale = x.real(log2e), shifted = fma(x, scale, magic);
+  Num f = fma(x, scale, magic - shifted);
+  Num p = polynomial(f, {1, 0.693147004, 0.240222424, 0.0555073358, 0.00967151299, 0.00132647273}); // 9e-8
+  return p * (shifted.bits() << 23).asFloat();
 }
 
 Num log(Num x) {
@@ -96,8 +125,8 @@ Num log1p(Num x) {
   return log(w) + select(w == x.real(0), x.real(0), regular);
 }
 
-Num sigmoid(Num x) { return x.real(1) / (x.real(1) + exp(-x)); }
-Num silu(Num x) { return x / (x.real(1) + exp(-x)); }
+Num sigmoid(Num x) { return x.real(1) / onePlusExp(x); }
+Num silu(Num x) { return x / onePlusExp(x); }
 Num softplus(Num x) { return larger(x, x.real(0)) + log1p(exp(-abs(x))); }
 
 Num tanh(Num x) {
@@ -164,11 +193,9 @@ Num gelu(Num x) {
   } else {
     size = smaller(x.real(6), size); // NaN stays
     Num power =
-        polynomial(size, {-0.999999702, -1.15111935, -0.459097058, -0.0528180152, 0.00750642596, -0.000458251161,
-                          -6.0593753e-05, 1.4458923e-05, -8.72821545e-07}); // log2(Phi(-a)), 1e-7 / sqrt(Phi)
-    Num magic = x.real(0x1.8p23), shifted = power + magic, r = (power - (shifted - magic)) * x.real(ln2);
-    Num q = polynomial(r, {0.49999994, 0.166665211, 0.041668389, 0.00836874545, 0.00138145394});
-    tail = (fma(r * r, q, r) + x.real(1)) * powerOfTwo(shifted.bits(), 127, 23);
+        pairedPolynomial(size, {-0.999999702, -1.15111935, -0.459097058, -0.0528180152, 0.00750642596, -0.000458251161,
+                                -6.0593753e-05, 1.4458923e-05, -8.72821545e-07}); // log2(Phi(-a)), 1e-7 / sqrt(Phi)
+    tail = exp2Below(power);                                                      // at least 2^-31
   }
   return fma(-size, tail, positive);
 }

@@ -7,6 +7,7 @@ namespace mrcc::vmath {
 
 Num exp(Num x);       // results below the smallest normal number are 0
 Num exp2Below(Num x); // 2^x for f32 x <= 0, within 1.6e-7; 0 from -127 on. Softmax: nothing exceeds the maximum
+Num expBelow(Num x);  // e^x for f32 x <= 0, within 1.6e-7 + 1.4e-8 |x| (1e-7 |x| without FMA); 0 where exp is
 Num log(Num x);
 Num log1p(Num x);
 Num pow(Num x, Num y);

@@ -1,140 +1,34 @@
-// mrcc-bench-kernels: each kernel family over shapes of real models, one thread, as GFLOP/s and % of the measured FMA
-// peak, or GB/s where memory is the limit.
+// mrcc-bench-kernels: each kernel family over shapes of real models, one thread, held to the FMA peak or the bandwidth
+// measured in the same run (KernelBench.h says how), and a summary line a family.
 //
-//   mrcc-bench-kernels [--target x86-64-v4] [--filter TEXT] [--seconds S] [--quantile 0.5]
+//   mrcc-bench-kernels [--target x86-64-v3] [--filter TEXT] [--seconds 0.15] [--quantile 0.5]
 //
 // A shape's time is the median over windows in which the thread was not switched out; where there is none, of the
-// thread's CPU time.
-#include "KernelHarness.h"
-#include <algorithm>
-#include <chrono>
+// thread's CPU time. On a machine that others use, too, a quantile of 0.1 is steadier.
+#include "KernelBench.h"
+#include <bit>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <sched.h>
-#include <sys/resource.h>
-#include <time.h>
 
 using namespace mrcc;
 using namespace mrcc::testing;
-
-static double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-//===-- the machine's peak ----------------------------------------------------------------------------------------===//
-
-#if defined(__x86_64__)
-typedef float Wide16 __attribute__((vector_size(64)));
-typedef float Wide8 __attribute__((vector_size(32)));
-
-// 12 independent accumulators hide the latency of an FMA.
-#define PEAK(NAME, TARGET, TYPE, COUNT, LANES)                                                                         \
-  __attribute__((target(TARGET), noinline)) static double NAME(long rounds, float seed) {                              \
-    TYPE acc[COUNT], x = {}, y = {};                                                                                   \
-    x += seed, y += seed * 0.5f;                                                                                       \
-    static volatile float start_[COUNT] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};                                     \
-    for (int i = 0; i < COUNT; ++i)                                                                                    \
-      acc[i] = x * start_[i];                                                                                          \
-    double start = now();                                                                                              \
-    for (long k = 0; k < rounds; ++k) {                                                                                \
-      _Pragma("clang fp contract(fast)") _Pragma("clang loop unroll(full)") for (int i = 0; i < COUNT; ++i) acc[i] =   \
-          acc[i] * x + y;                                                                                              \
-    }                                                                                                                  \
-    double seconds = now() - start;                                                                                    \
-    float sum = 0;                                                                                                     \
-    for (int i = 0; i < COUNT; ++i)                                                                                    \
-      sum += acc[i][0];                                                                                                \
-    return (sum == 12345 ? 1.0001 : 1.0) * 2.0 * LANES * COUNT * rounds / seconds * 1e-9;                              \
-  }
-PEAK(peak512, "avx512f,fma", Wide16, 12, 16)
-PEAK(peak256, "avx2,fma", Wide8, 12, 8)
-
-static double peak(const Target &target) {
-  double best = 0;
-  for (int i = 0; i < 40; ++i) // short ones: the best was not interrupted
-    best = std::max(best, target.vectorBits == 512 ? peak512(30000, 0.75f) : peak256(60000, 0.75f));
-  return best;
-}
-#else
-static double peak(const Target &) { return 0; }
-#endif
-
-//===-- timing ----------------------------------------------------------------------------------------------------===//
-
-static long switches() {
-  rusage usage;
-  getrusage(RUSAGE_THREAD, &usage);
-  return usage.ru_nivcsw;
-}
-
-static double cpuTime() {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return t.tv_sec + 1e-9 * t.tv_nsec;
-}
-
-static double measure(const std::function<void()> &call, double seconds, double quantile) {
-  call();
-  double start = now();
-  call();
-  double once = now() - start;
-  const int calls = std::max(1, int(4e-4 / std::max(once, 1e-7)));
-  std::vector<double> calm, all;
-  for (double end = now() + seconds; now() < end || all.size() < 3;) {
-    long before = switches();
-    double t = now(), cpu = cpuTime();
-    for (int i = 0; i < calls; ++i)
-      call();
-    t = (now() - t) / calls;
-    all.push_back((cpuTime() - cpu) / calls);
-    if (switches() == before)
-      calm.push_back(t);
-  }
-  auto &times = calm.empty() ? all : calm;
-  std::sort(times.begin(), times.end());
-  return times[size_t(times.size() * quantile)];
-}
-
-//===-- shapes ----------------------------------------------------------------------------------------------------===//
+using namespace mrcc::bench;
 
 namespace {
-struct Bench {
-  const Target &target;
-  std::string filter;
-  double seconds = 0.15, quantile = 0.5;
+/// Matrix products, convolutions, attention.
+struct Products {
+  Bench &bench;
 
-  /// bytes > 0: a memory-bound case, reported as GB/s.
   void run(const std::string &label, std::string family, std::vector<Tensor *> tensors,
-           std::map<std::string, std::vector<int64_t>> config, const std::string &body = "", double bytes = 0) {
-    if (!filter.empty() && label.find(filter) == std::string::npos)
-      return;
-    double t = now();
-    Compiled kernel(makeSite(std::move(family), tensors, std::move(config), body), target);
-    double compile = now() - t;
-    std::vector<char *> views;
-    for (Tensor *tensor : tensors)
-      views.push_back(tensor->data());
-    auto *scratch = static_cast<char *>(aligned_alloc(64, kernel.bound.scratchBytes / 64 * 64 + 64));
-    double best = peak(target);
-    double time =
-        measure([&] { kernel.function(views.data(), kernel.bound.params.data(), 0, kernel.bound.units, scratch); },
-                seconds, quantile);
-    best = std::max(best, peak(target));
-    free(scratch);
-    const double gflops = kernel.bound.flops / time * 1e-9;
-    printf("%-44s %9.4f ms %7.1f GF/s %5.1f %%", label.c_str(), time * 1e3, gflops, 100 * gflops / best);
-    if (bytes > 0)
-      printf(" %6.1f GB/s", bytes / time * 1e-9);
-    printf("   units %lld, scratch %lld KiB, code %llu B in %.0f ms\n", (long long)kernel.bound.units,
-           (long long)kernel.bound.scratchBytes / 1024, (unsigned long long)kernel.codeBytes, compile * 1e3);
-    fflush(stdout);
+           std::map<std::string, std::vector<int64_t>> config, const std::string &body = "", const Work &work = {}) {
+    bench.run(label, makeSite(std::move(family), tensors, std::move(config), body), tensors, work);
   }
 
   void matmul(int64_t m, int64_t n, int64_t k) {
-    Tensor a(DType::f32, {m, k}), b(DType::f32, {(n + 15) / 16, k, 16}), out(DType::f32, {m, n}),
-        bias(DType::f32, {m, n});
+    Tensor a = tensor({m, k}, 1), b = tensor({(n + 15) / 16, k, 16}, 2), bias = tensor({m, n}, 3), out = tensor({m, n});
     bias.broadcast({0});
-    a.random(1), b.random(2), bias.random(3);
     run("matmul " + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k), "matmul",
         {&out, &a, &b, &bias}, {{"packed", {1}}}, "f32 acc; f32 load 2; f32 add %0 %1 -> %2");
   }
@@ -146,12 +40,10 @@ struct Bench {
     int64_t chunk = std::min<int64_t>(n, 80);
     while (n % chunk)
       --chunk;
-    Tensor x(DType::f32, {1, h, w, ic}, nchw ? std::vector<int>{0, 3, 1, 2} : std::vector<int>{}),
-        out(DType::f32, {1, oh, ow, oc});
-    Tensor weights(DType::f32, {group, n / chunk, (oc / group + 15) / 16, k * k, chunk, 16}),
-        bias(DType::f32, {1, oh, ow, oc});
+    Tensor x = tensor({1, h, w, ic}, 1, nchw ? std::vector<int>{0, 3, 1, 2} : std::vector<int>{}),
+           out = tensor({1, oh, ow, oc}), bias = tensor({1, oh, ow, oc}, 3),
+           weights = tensor({group, n / chunk, (oc / group + 15) / 16, k * k, chunk, 16}, 2);
     bias.broadcast({0, 1, 2});
-    x.random(1), weights.random(2), bias.random(3);
     std::string label = "conv " + std::to_string(k) + "x" + std::to_string(k) + " s" + std::to_string(stride) + " " +
                         std::to_string(h) + "x" + std::to_string(w) + " " + std::to_string(ic) + "->" +
                         std::to_string(oc) + (group > 1 ? " g" + std::to_string(group) : "") + (nchw ? " nchw" : "");
@@ -197,15 +89,14 @@ struct Bench {
   }
   void depthwise(int64_t h, int64_t w, int64_t c, int64_t k, int64_t stride) {
     const int64_t pad = (k - 1) / 2, oh = (h + 2 * pad - k) / stride + 1, ow = (w + 2 * pad - k) / stride + 1;
-    Tensor x(DType::f32, {1, h, w, c}), out(DType::f32, {1, oh, ow, c}), weights(DType::f32, {k * k, c}),
-        bias(DType::f32, {1, oh, ow, c});
+    Tensor x = tensor({1, h, w, c}, 1), weights = tensor({k * k, c}, 2), bias = tensor({1, oh, ow, c}, 3),
+           out = tensor({1, oh, ow, c});
     bias.broadcast({0, 1, 2});
-    x.random(1), weights.random(2), bias.random(3);
     run("depthwise " + std::to_string(k) + "x" + std::to_string(k) + " s" + std::to_string(stride) + " " +
             std::to_string(h) + "x" + std::to_string(w) + " " + std::to_string(c),
         "depthwise", {&out, &x, &weights, &bias},
         {{"kernel", {k, k}}, {"strides", {stride, stride}}, {"pads", {pad, pad, pad, pad}}},
-        "f32 acc; f32 load 2; f32 add %0 %1; f32 const 0; f32 max %2 %3 -> %4", 4.0 * c * (h * w + oh * ow));
+        "f32 acc; f32 load 2; f32 add %0 %1; f32 const 0; f32 max %2 %3 -> %4", Work{4 * c * h * w, 4 * c * oh * ow});
   }
   void depthwises() {
     for (auto [h, w, c, k, s] : std::vector<std::array<int64_t, 5>>{{112, 112, 32, 3, 1},
@@ -230,9 +121,8 @@ struct Bench {
     int64_t chunk = std::min<int64_t>(ic, 80);
     while (ic % chunk)
       --chunk;
-    Tensor x(DType::f32, {1, h, w, ic}), out(DType::f32, {1, oh, ow, oc}),
-        weights(DType::f32, {1, ic / chunk, (oc + 15) / 16, k * k, chunk, 16});
-    x.random(1), weights.random(2);
+    Tensor x = tensor({1, h, w, ic}, 1), weights = tensor({1, ic / chunk, (oc + 15) / 16, k * k, chunk, 16}, 2),
+           out = tensor({1, oh, ow, oc});
     run("conv_transpose " + std::to_string(k) + "x" + std::to_string(k) + " s" + std::to_string(stride) + " " +
             std::to_string(h) + "x" + std::to_string(w) + " " + std::to_string(ic) + "->" + std::to_string(oc),
         "conv_transpose", {&out, &x, &weights},
@@ -262,23 +152,65 @@ struct Bench {
                                                               {9, 512, 512}})
       matmul(m, n, k);
   }
+  void attention(int64_t heads, int64_t queries, int64_t keys, int64_t depth) {
+    const std::vector<int> projected{0, 2, 1, 3}; // [B, N, H, D], as projections leave it
+    Tensor q = tensor({1, heads, queries, depth}, 1, projected), k = tensor({1, heads, keys, depth}, 2, projected),
+           v = tensor({1, heads, keys, depth}, 3, projected), out = tensor({1, heads, queries, depth}, 0, projected);
+    const float scale = 1 / std::sqrt(float(depth));
+    run("attention " + times({heads, queries, keys, depth}), "attention", {&out, &q, &k, &v},
+        {{"scale", {std::bit_cast<int32_t>(scale)}}, {"mask", {0}}});
+  }
+  void attentions() {
+    for (auto [h, m, n, d] : std::vector<std::array<int64_t, 4>>{{8, 4096, 4096, 40}, // U-Net, itself and a text
+                                                                 {8, 1024, 1024, 80},
+                                                                 {8, 256, 256, 160},
+                                                                 {8, 4096, 77, 40},
+                                                                 {8, 256, 77, 160},
+                                                                 {12, 197, 197, 64}, // ViT-B
+                                                                 {6, 197, 197, 64},  // ViT-S
+                                                                 {8, 80, 80, 15},    // SVTR
+                                                                 {4, 40, 40, 24}})
+      attention(h, m, n, d);
+  }
 };
 } // namespace
 
+void mrcc::bench::runProducts(Bench &bench) {
+  Products products{bench};
+  products.matmuls();
+  products.convs();
+  products.depthwises();
+  products.ups();
+  products.attentions();
+}
+
+/// Reads the command line; false where it makes no sense.
+static bool read(int argc, char **argv, const char *&target, Options &options) {
+  for (int i = 1; i < argc; i += 2) {
+    const std::string option = argv[i];
+    if (i + 1 == argc)
+      return false;
+    if (option == "--target")
+      target = argv[i + 1];
+    else if (option == "--filter")
+      options.filter = argv[i + 1];
+    else if (option == "--seconds")
+      options.seconds = atof(argv[i + 1]);
+    else if (option == "--quantile")
+      options.quantile = atof(argv[i + 1]);
+    else
+      return false;
+  }
+  return options.seconds > 0 && options.quantile >= 0 && options.quantile <= 1;
+}
+
 int main(int argc, char **argv) {
   const char *name = "x86-64-v3";
-  std::string filter;
-  double seconds = 0.15, quantile = 0.5;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    std::string option = argv[i];
-    if (option == "--target")
-      name = argv[i + 1];
-    else if (option == "--filter")
-      filter = argv[i + 1];
-    else if (option == "--seconds")
-      seconds = atof(argv[i + 1]);
-    else if (option == "--quantile") // 0.1 on a machine that others use, too
-      quantile = atof(argv[i + 1]);
+  Options options;
+  if (!read(argc, argv, name, options)) {
+    fprintf(stderr,
+            "usage: mrcc-bench-kernels [--target x86-64-v3] [--filter TEXT] [--seconds 0.15] [--quantile 0.5]\n");
+    return 2;
   }
   const Target *target = Target::find(name);
   if (!target || !runsHere(*target)) {
@@ -289,10 +221,9 @@ int main(int argc, char **argv) {
   CPU_ZERO(&cpus);
   CPU_SET(sched_getcpu(), &cpus);
   sched_setaffinity(0, sizeof cpus, &cpus);
-  Bench bench{*target, filter, seconds, quantile};
-  bench.matmuls();
-  bench.convs();
-  bench.depthwises();
-  bench.ups();
+  Bench bench(*target, options);
+  runProducts(bench);
+  runMemory(bench);
+  bench.summarise();
   return 0;
 }

@@ -40,6 +40,11 @@ Tensor &Tensor::broadcast(std::vector<int> over) {
   return *this;
 }
 
+Tensor &Tensor::alignToLine() {
+  view_.offset += -reinterpret_cast<uintptr_t>(data()) % 64;
+  return *this;
+}
+
 View Tensor::view() const { return view_; }
 
 const char *Tensor::at(const std::vector<int64_t> &at) const {

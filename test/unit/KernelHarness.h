@@ -17,6 +17,8 @@ public:
   /// Row-major by default; `order` lists dimensions from slowest to fastest in memory. `pitch` elements are added to
   /// each stride but the innermost, as in a slice of something bigger.
   Tensor(DType type, std::vector<int64_t> dims, std::vector<int> order = {}, int64_t pitch = 0);
+  /// Moves it, before anything is written to it, to the start of a cache line.
+  Tensor &alignToLine();
   Tensor &random(unsigned seed, double low = -1, double high = 1);
   /// Repeats along these dimensions: their strides become 0.
   Tensor &broadcast(std::vector<int> over);

@@ -354,6 +354,42 @@ TEST_CASE("two sums and an epilogue with extras") {
     }
 }
 
+TEST_CASE("one sum over rows of many vectors") { // tiles of eight vectors, of four, and the rest
+  for (const Target *target : targets())
+    for (int64_t n : {64, 128, 200, 300, 515})
+      for (std::string combine : {"sum", "max"}) {
+        Tensor x(DType::f32, {9, n}), out = spread(Tensor(DType::f32, {1, n}), {0});
+        x.random(28);
+        check(
+            *target, out, {&x}, {{"extents", x.dims()}, {"reduce", {0}}}, "f32 load 0; f32 acc -> %0 %1",
+            [&](const Dims &at) {
+              double total = x.get({0, at[1]});
+              for (int64_t i = 1; i < 9; ++i)
+                total = combine == "sum" ? total + x.get({i, at[1]}) : std::max(total, x.get({i, at[1]}));
+              return total;
+            },
+            2e-6, combine);
+      }
+}
+
+TEST_CASE("sums of products") {
+  for (const Target *target : targets())
+    for (int64_t n : {5, 77, 300}) {
+      Tensor x(DType::f32, {3, n}), y(DType::f32, {3, n}), out = spread(Tensor(DType::f32, {3, 1}), {1});
+      x.random(26), y.random(27);
+      check(
+          *target, out, {&x, &y}, {{"extents", x.dims()}, {"reduce", {1}}},
+          "f32 load 0; f32 load 1; f32 mul %0 %1; f32 acc; f32 mul %3 %3; f32 add %4 %3 -> %2 %5",
+          [&](const Dims &at) {
+            double total = 0;
+            for (int64_t i = 0; i < n; ++i)
+              total += x.get({at[0], i}) * y.get({at[0], i});
+            return total * total + total;
+          },
+          2e-5, "sum");
+    }
+}
+
 TEST_CASE("long sums stay accurate") {
   for (const Target *target : targets())
     for (bool inner : {true, false}) {

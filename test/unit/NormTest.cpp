@@ -113,6 +113,29 @@ TEST_CASE("softmax with masked and large values, and a prologue") {
     }
 }
 
+TEST_CASE("softmax of rows with NaN, and of one row much below the others") {
+  for (const Target *target : targets())
+    for (int64_t n : {3, 64, 133}) {
+      Tensor x(DType::f32, {3, n}), out(DType::f32, {3, n});
+      x.random(2, -80, 0);
+      x.set({1, n / 2}, NAN);
+      for (int64_t j = 0; j < n; ++j)
+        x.set({2, j}, -3e38); // what a mask leaves of a row: all alike
+      std::vector<double> sums(3);
+      double top = -HUGE_VAL;
+      for (int64_t j = 0; j < n; ++j)
+        top = std::max(top, x.get({0, j}));
+      for (int64_t j = 0; j < n; ++j)
+        sums[0] += std::exp(x.get({0, j}) - top);
+      run(
+          makeSite("softmax", {&out, &x}, {{"axis", {1}}}), *target, out, {&out, &x},
+          [&](const Dims &at) { return at[0] == 0   ? std::exp(x.get(at) - top) / sums[0]
+                                       : at[0] == 1 ? NAN
+                                                    : 1.0 / n; },
+          1e-6);
+    }
+}
+
 TEST_CASE("layer norm") {
   for (const Target *target : targets())
     for (Dims dims : {Dims{2, 9, 64}, Dims{3, 4, 77}, Dims{5, 1, 10}, Dims{2, 30, 40}})
@@ -187,6 +210,26 @@ TEST_CASE("a far mean does not spoil the variance") {
     run(
         makeSite("layer_norm", {&out, &x}, {{"axis", {1}}, {"epsilon", {0}}}), *target, out, {&out, &x},
         [&](const Dims &at) { return (x.get(at) - mean[at[0]]) / std::sqrt(square[at[0]]); }, 3e-4);
+  }
+}
+
+TEST_CASE("group norm of a large map with a far mean") {
+  for (const Target *target : targets()) {
+    const int64_t side = 70, channels = 44, groups = 4, size = channels / groups;
+    Tensor x(DType::f32, {1, side, side, channels}), out(DType::f32, {1, side, side, channels});
+    x.random(12);
+    x.each([&](auto &at) { x.set(at, x.get(at) + 100 * (1 + at[3])); });
+    std::vector<double> mean(groups), square(groups);
+    const double n = side * side * size;
+    x.each([&](auto &at) { mean[at[3] / size] += x.get(at) / n; });
+    x.each([&](auto &at) { square[at[3] / size] += std::pow(x.get(at) - mean[at[3] / size], 2) / n; });
+    run(
+        makeSite("group_norm", {&out, &x}, {{"groups", {groups}}, {"epsilon", {bitsOf(1e-5f)}}}), *target, out,
+        {&out, &x},
+        [&](const Dims &at) {
+          return (x.get(at) - mean[at[3] / size]) / std::sqrt(square[at[3] / size] + double(1e-5f));
+        },
+        1e-5);
   }
 }
 
