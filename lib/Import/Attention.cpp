@@ -177,7 +177,7 @@ static void rotaryEmbedding(NodeContext &c) {
   bool packed = c.rank(x) == 3, interleaved = c.integer("interleaved", 0);
   int64_t heads = c.integer("num_heads", 0);
   if (packed && heads < 1)
-    return c.invalid("num_heads is missing");
+    return c.missing("num_heads");
   if (packed)
     x = splitHeads(c, x, heads);
   int64_t size = c.dim(x, 3), rotated = c.integer("rotary_embedding_dim", 0);

@@ -48,7 +48,7 @@ static void qLinearAveragePool(NodeContext &c) {
     return c.invalid("its data have rank " + Twine(c.rank(v)));
   Window w = readWindow(c, c.rank(v) - 2);
   if (w.kernel.empty())
-    return c.invalid("kernel_shape is missing");
+    return c.missing("kernel_shape");
   Value y =
       c.make<PoolOp>(PoolKind::average_pool, last ? v : c.toChannelsLast(v), w.kernel, w.strides, w.dilations, w.pads,
                      w.autoPad, bool(c.integer("ceil_mode", 0)), bool(c.integer("count_include_pad", 0)), 2);

@@ -13,7 +13,7 @@ static void checkWeights(NodeContext &c, Value x, Value weights, int64_t group, 
     return c.invalid("its data have rank " + Twine(rank) + ", its weights " + Twine(c.rank(weights)));
   int64_t channels = c.dim(x, 1), want = c.dim(weights, transposed ? 0 : 1);
   if (!ShapedType::isDynamic(want) && !transposed)
-    want *= group;
+    want = c.times(want, group);
   if (!ShapedType::isDynamic(channels) && !ShapedType::isDynamic(want) && channels != want)
     c.invalid("its data have " + Twine(channels) + " channels, its weights are for " + Twine(want));
 }

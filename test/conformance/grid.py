@@ -352,13 +352,17 @@ def deviation(node):
 
 def write_case(folder, nodes, results):
     shutil.rmtree(folder, ignore_errors=True)
+    write_model(folder, model_of(nodes), [a for n in nodes for a in (n.operands[i] for i in n.fed)],
+                [a for r in results for a in r])
+
+
+def write_model(folder, model, inputs, outputs):
+    """The case of a model: arrays for its inputs, and what its outputs must be."""
     data = os.path.join(folder, "test_data_set_0")
     os.makedirs(data)
-    model = model_of(nodes)
     with open(os.path.join(folder, "model.onnx"), "wb") as f:
         f.write(model.SerializeToString())
-    fed = [a for n in nodes for a in (n.operands[i] for i in n.fed)]
-    for what, values in (("input", fed), ("output", [a for r in results for a in r])):
+    for what, values in (("input", inputs), ("output", outputs)):
         for i, a in enumerate(values):
             with open(os.path.join(data, f"{what}_{i}.pb"), "wb") as f:
                 f.write(numpy_helper.from_array(np.asarray(a)).SerializeToString())
