@@ -27,9 +27,10 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from export import ATOL, RTOL
+
 OPSET, IR_VERSION = 22, 10
 BATCH = 24  # nodes a model
-RTOL, ATOL = 1e-3, 1e-5
 
 
 class Node:
