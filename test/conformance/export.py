@@ -47,6 +47,11 @@ RTOL, ATOL = 1e-3, 1e-5
 BF16_RTOL = 2 ** -6
 
 
+def rtol_of(output_types):
+    """The relative tolerance of a case with outputs of these types (numbers of TensorProto)."""
+    return BF16_RTOL if onnx.TensorProto.BFLOAT16 in output_types else RTOL
+
+
 def nodes_of(graph):
     for node in graph.node:
         yield node
@@ -171,8 +176,7 @@ def export(folder, everything, only_left_out):
                 for what, values, names in (("input", inputs, infos), ("output", outputs, model.graph.output)):
                     for j, v in enumerate(values):
                         write(os.path.join(data, f"{what}_{j}.pb"), to_proto(v, names[j]).SerializeToString())
-        rounded = any(v.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16 for v in model.graph.output)
-        rtol = BF16_RTOL if rounded else RTOL
+        rtol = rtol_of({v.type.tensor_type.elem_type for v in model.graph.output})
         write(os.path.join(out, "case.json"),
               json.dumps({"bind": bound_inputs(model), "rtol": rtol, "atol": ATOL}).encode())
     with open(os.path.join(folder, "out-of-scope.tsv"), "w") as f:
