@@ -384,7 +384,7 @@ def write_model(folder, model, inputs, outputs):
                 f.write(numpy_helper.from_array(np.asarray(a)).SerializeToString())
     with open(os.path.join(folder, "case.json"), "w") as f:
         json.dump({"bind": [], "rtol": rtol_of({v.type.tensor_type.elem_type for v in model.graph.output}),
-                   "atol": atol_of([np.asarray(a) for r in results for a in r])}, f)
+                   "atol": atol_of([np.asarray(a) for a in outputs])}, f)
 
 
 def run_cases(program, folder):
