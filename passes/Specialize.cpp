@@ -4,8 +4,10 @@
 // depends on data: the first one is the error. Linear in ops.
 #include "NormalForm.h"
 #include "Passes.h"
+#include "mrcc/Fold/Evaluate.h"
 #include "mrcc/Fold/Folder.h"
 #include "mrcc/IR/Shapes.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace mrcc {
 #define GEN_PASS_DEF_SPECIALIZE
@@ -34,6 +36,27 @@ static bool hasUnknownDim(Operation *op) {
     auto ranked = dyn_cast<RankedTensorType>(t);
     return ranked && !ranked.hasStaticShape();
   });
+}
+
+/// Reports that the size of the op's result is unknown: at the op of the computation before it that failed on constants
+/// (a division by zero), if there is one.
+static LogicalResult reportUnknownSize(Operation *op) {
+  constexpr size_t most = 1000; // ops looked at
+  llvm::SetVector<Operation *> before;
+  before.insert(op);
+  for (size_t i = 0; i < before.size() && i < most; ++i)
+    for (Value v : before[i]->getOperands()) {
+      Operation *source = v.getDefiningOp();
+      if (!source || !before.insert(source) || !canEvaluate(source) || hasUnknownDim(source))
+        continue;
+      auto operands = constantOperands(source);
+      if (!operands)
+        continue;
+      if (auto value = evaluate(source, *operands); !value)
+        return shapeError(source) << llvm::toString(value.takeError());
+    }
+  return shapeError(op) << "the size of the result " << op->getResult(0).getType()
+                        << " depends on data and cannot be known when compiling";
 }
 
 /// The first type that no tensor can have; null without one.
@@ -77,8 +100,7 @@ LogicalResult mrcc::specialize(func::FuncOp func, ArrayRef<SmallVector<int64_t>>
     if (failed(reinfer(&op)))
       return failure();
     if (hasUnknownDim(&op))
-      return shapeError(&op) << "the size of the result " << op.getResult(0).getType()
-                             << " depends on data and cannot be known when compiling";
+      return reportUnknownSize(&op);
     if (Type type = tooLarge(op.getResultTypes()))
       return shapeError(&op) << "the result " << type << " is too large, a tensor may have 2^48 elements";
     if (folder.tryFold(&op))

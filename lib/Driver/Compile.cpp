@@ -99,7 +99,7 @@ private:
     std::string node = nodeNames(d.getLocation());
     if (!text.empty())
       text += "\n";
-    text += (node.empty() ? "" : "node '" + node + "': ") + d.str();
+    text += node.empty() ? d.str() : "node '" + node + "': " + reasonOf(d.str(), d.getLocation()).str();
   }
   std::string text;
   ScopedDiagnosticHandler handler;
@@ -146,8 +146,16 @@ Compilation::~Compilation() = default;
 const ModelInfo &Compilation::model() const { return state->info; }
 
 llvm::Error Compilation::read(const std::string &path) {
+  return take([&] { return readModel(path); });
+}
+
+llvm::Error Compilation::read(llvm::ArrayRef<uint8_t> bytes, const std::string &folder, const std::string &name) {
+  return take([&] { return readModel(bytes, folder, name); });
+}
+
+llvm::Error Compilation::take(llvm::function_ref<llvm::Expected<ModelHandle>()> read) {
   StageTimer timer(times[size_t(StageId::import)], state->mutex, /*runs=*/0);
-  auto handle = readModel(path);
+  auto handle = read();
   if (!handle)
     return handle.takeError();
   state->handle = *handle;

@@ -28,6 +28,33 @@ static Evaluator evaluatorOf(Operation *op) {
 
 bool mrcc::canEvaluate(Operation *op) { return evaluatorOf(op) != nullptr; }
 
+/// Does the op look at every element of its operands and make every one of its results, splats or not?
+static bool needsAllElements(Operation *op) {
+  return isa<ConcatOp, PadOp, SelectOp, GatherOp, GatherElementsOp, GatherNDOp, ScatterElementsOp, ScatterNDOp,
+             ReduceOp, ArgReduceOp, CumulativeOp, SoftmaxOp, BatchNormOp, LayerNormOp, GroupNormOp, ConvOp,
+             ConvTransposeOp, PoolOp, ResizeOp, MatMulOp, PackOp>(op);
+}
+
+/// An error with std::errc::result_out_of_range where the bytes to be made exceed 1 GiB and are many times those that
+/// are there: a few bytes must not ask for all memory.
+static llvm::Error checkMemory(Operation *op, ArrayRef<ConstantData> operands) {
+  if (!needsAllElements(op))
+    return llvm::Error::success();
+  constexpr uint64_t always = uint64_t(1) << 30, times = 4;
+  uint64_t there = 0, made = 0;
+  if (isa<GatherOp>(op)) // it reads no more of its table than the result holds
+    operands = operands.drop_front();
+  for (const ConstantData &data : operands)
+    if (data.type)
+      (data.isSplat ? made : there) += data.isSplat ? byteSize(data.type) : data.bytes.size();
+  for (Type type : op->getResultTypes())
+    made += byteSize(cast<RankedTensorType>(type));
+  if (made <= std::max(always, times * there))
+    return llvm::Error::success();
+  return llvm::createStringError(std::errc::result_out_of_range, "%s would need %llu bytes",
+                                 op->getName().stripDialect().str().c_str(), static_cast<unsigned long long>(made));
+}
+
 /// One byte an element of the packed types.
 static Tensor toTensor(const ConstantData &data) {
   Tensor t;
@@ -37,7 +64,7 @@ static Tensor toTensor(const ConstantData &data) {
   t.dims.assign(data.type.getShape().begin(), data.type.getShape().end());
   t.splat = data.isSplat;
   t.bytes = data.bytes;
-  if (!isPacked(t.type))
+  if (!isPacked(t.type) || data.bytes.empty()) // none: the op reads the type alone
     return t;
   t.owned = std::make_shared<std::vector<uint8_t>>(unpackElements(t.type, data.bytes, t.splat ? 1 : t.size()));
   t.bytes = *t.owned;
@@ -52,6 +79,8 @@ llvm::Expected<std::vector<Evaluated>> mrcc::evaluate(Operation *op, ArrayRef<Co
     if (auto ranked = dyn_cast<RankedTensorType>(type);
         !ranked || !ranked.hasStaticShape() || toDType(ranked.getElementType()) == DType::none)
       return fail("{0} has a result of type {1}, which cannot be evaluated", op->getName().getStringRef(), type);
+  if (llvm::Error error = checkMemory(op, operands))
+    return error;
   SmallVector<Tensor> tensors;
   for (const ConstantData &data : operands)
     tensors.push_back(toTensor(data));

@@ -24,6 +24,25 @@ static bool isWork(Operation *op) {
              CumulativeOp, PackOp>(op);
 }
 
+/// What reads the results of element-wise ops on `v` alone is a transposed convolution: its weights are flipped before they
+/// are packed, which is not done at run time.
+static bool feedsConvTranspose(Value v) {
+  while (v.hasOneUse() && isa<BinaryOp, CastOp>(*v.user_begin()))
+    v = (*v.user_begin())->getResult(0);
+  return llvm::any_of(v.getUsers(), [](Operation *user) { return isa<ConvTransposeOp>(user); });
+}
+
+/// The cast of weights that are stored as bytes or less: folding would make the bundle what quantisation made it not.
+static bool widensWeights(Operation *op) {
+  auto cast = dyn_cast<CastOp>(op);
+  if (!cast)
+    return false;
+  auto type = mlir::cast<RankedTensorType>(cast.getInput().getType());
+  auto integer = dyn_cast<IntegerType>(type.getElementType());
+  return integer && integer.getWidth() > 1 && integer.getWidth() <= 8 &&
+         llvm::count_if(type.getShape(), [](int64_t d) { return d > 1; }) > 1 && !feedsConvTranspose(cast.getOutput());
+}
+
 /// The op reads its operand's type alone.
 static bool readsTypeOnly(Operation *op) { return isa<ShapeOp, SizeOp, IotaOp>(op); }
 
@@ -86,7 +105,7 @@ Folder::Origin Folder::originOf(Operation *op, ArrayRef<ConstantData> operands) 
 }
 
 bool Folder::tryFold(Operation *op) {
-  if (!canEvaluate(op) || op->getNumResults() == 0 || !isStatic(op->getResultTypes()))
+  if (!canEvaluate(op) || op->getNumResults() == 0 || !isStatic(op->getResultTypes()) || widensWeights(op))
     return false;
   bool typeOnly = readsTypeOnly(op);
   if (typeOnly && !isStatic(op->getOperandTypes()) && !isa<ShapeOp>(op))

@@ -48,6 +48,16 @@ FailureOr<Value> mrcc::lowerIota(IotaOp op, OpBuilder &b) {
   return p.loop(typeOf(op.getOutput()), p.body.cast(toDType(op.getType()), p.body.iter(op.getAxis()))).getResult(0);
 }
 
+/// Ranges that are too long to be folded (mrcc/Fold/Folder.h): start + i * delta.
+FailureOr<Value> mrcc::lowerRange(RangeOp op, OpBuilder &b) {
+  Point p(b, op.getLoc());
+  Expr &e = p.body;
+  uint32_t start = p.load(op.getStart()), delta = p.load(op.getDelta()); // one element each: they broadcast
+  uint32_t i = e.cast(toDType(typeOf(op.getOutput()).getElementType()), e.iter(0));
+  return p.loop(typeOf(op.getOutput()), e.binary(BinaryKind::add, start, e.binary(BinaryKind::mul, i, delta)))
+      .getResult(0);
+}
+
 FailureOr<Value> mrcc::lowerFill(FillOp op, OpBuilder &b) {
   Point p(b, op.getLoc());
   uint32_t x = p.load(op.getValue()); // one element: broadcasts

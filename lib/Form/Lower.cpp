@@ -14,6 +14,7 @@ LogicalResult mrcc::lowerToLaunches(Operation *op) {
                       .Case([&](CastOp o) { return lowerCast(o, b); })
                       .Case([&](BitcastOp o) { return lowerBitcast(o, b); })
                       .Case([&](IotaOp o) { return lowerIota(o, b); })
+                      .Case([&](RangeOp o) { return lowerRange(o, b); })
                       .Case([&](FillOp o) { return lowerFill(o, b); })
                       .Case([&](ReduceOp o) { return lowerReduce(o, b); })
                       .Case([&](ArgReduceOp o) { return lowerArgReduce(o, b); })

@@ -12,6 +12,7 @@ mlir::FailureOr<mlir::Value> lowerSelect(SelectOp op, mlir::OpBuilder &b);
 mlir::FailureOr<mlir::Value> lowerCast(CastOp op, mlir::OpBuilder &b);
 mlir::FailureOr<mlir::Value> lowerBitcast(BitcastOp op, mlir::OpBuilder &b);
 mlir::FailureOr<mlir::Value> lowerIota(IotaOp op, mlir::OpBuilder &b);
+mlir::FailureOr<mlir::Value> lowerRange(RangeOp op, mlir::OpBuilder &b);
 mlir::FailureOr<mlir::Value> lowerFill(FillOp op, mlir::OpBuilder &b);
 
 // Reduce.cpp

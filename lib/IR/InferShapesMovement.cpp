@@ -238,7 +238,7 @@ LogicalResult ConcatOp::inferShapes(SmallVectorImpl<Type> &types) {
         return shapeError(*this) << "expected equal dimensions but along axis " << axis << ", got "
                                  << dimsText(dimsOf(getInputs()[0])) << " and " << dimsText(dims) << " (operand " << n
                                  << "): dimension " << i << " is " << out[i] << " and " << dims[i] << frozen(v);
-    sum = sum == unknown || dims[axis] == unknown ? unknown : sum + dims[axis];
+    sum = sum == unknown || dims[axis] == unknown ? unknown : held(Wide(sum) + dims[axis]);
   }
   out[axis] = sum;
   return give(types, out, typeOf(getInputs()[0]).getElementType());
@@ -270,7 +270,7 @@ LogicalResult SplitOp::inferShapes(SmallVectorImpl<Type> &types) {
   for (auto &size : sizes) {
     if (size && *size < 0)
       return shapeError(*this) << "cannot split " << whole << " along axis " << axis << " into " << n << " parts";
-    sum = sum == unknown || !size ? unknown : sum + *size;
+    sum = sum == unknown || !size ? unknown : held(Wide(sum) + *size);
     dims[axis] = size.value_or(unknown);
     (void)give(types, dims, typeOf(getInput()).getElementType());
   }
@@ -355,7 +355,7 @@ LogicalResult PadOp::inferShapes(SmallVectorImpl<Type> &types) {
       d = unknown;
       continue;
     }
-    int64_t out = d + *begin + *end;
+    int64_t out = held(Wide(d) + *begin + *end);
     if (out < 0 || *begin > INT32_MAX || *end > INT32_MAX)
       return shapeError(*this) << "cannot pad dimension " << axis << " of size " << d << " by " << *begin << " and "
                                << *end;
@@ -375,9 +375,10 @@ LogicalResult PadOp::inferShapes(SmallVectorImpl<Type> &types) {
 //===-- by index --------------------------------------------------------------------------------------------------===//
 
 static LogicalResult checkIndices(Operation *op, Value indices) {
-  if (isa<IntegerType>(typeOf(indices).getElementType()))
+  Type element = typeOf(indices).getElementType();
+  if (isa<IntegerType>(element))
     return success();
-  return shapeError(op) << "expected integer indices, got " << indices.getType();
+  return shapeError(op) << "expected integer indices, got " << toString(toDType(element));
 }
 
 /// Constant indices must lie in their axes: -d to d - 1 for a known axis of d. `dims` are those of the axes from

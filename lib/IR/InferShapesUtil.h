@@ -1,6 +1,7 @@
 // What the InferShapes files share.
 #pragma once
 #include "mrcc/IR/Shapes.h"
+#include <algorithm>
 
 namespace mrcc::infer {
 
@@ -16,6 +17,17 @@ inline llvm::LogicalResult give(Types &types, llvm::ArrayRef<int64_t> dims, mlir
   types.push_back(mlir::RankedTensorType::get(dims, element));
   return llvm::success();
 }
+
+using Wide = __int128;
+
+/// A size that may have overflowed, held within +-2^60: sums of a few stay exact, and no tensor is that large.
+inline int64_t held(Wide size) {
+  constexpr Wide most = Wide(1) << 60;
+  return int64_t(std::clamp(size, -most, most));
+}
+
+/// Elements that a dilated window of `kernel` taps reaches over.
+inline int64_t windowExtent(int64_t kernel, int64_t dilation) { return held(Wide(dilation) * (Wide(kernel) - 1) + 1); }
 
 /// Equal as far as both are known; `a` takes what only `b` knows.
 inline bool mergeDim(int64_t &a, int64_t b) {

@@ -37,7 +37,7 @@ static LogicalResult giveWindows(Operation *op, Types &types, Value input, Array
     if (w.out != unknown && w.out < 1)
       return shapeError(op) << "expected an output of at least 1, got spatial dimension " << i << " of size "
                             << dimsOf(input)[i + 1] << " with pads " << w.padBegin << " and " << w.padEnd
-                            << " and a window of " << dilations[i] * (kernel[i] - 1) + 1;
+                            << " and a window of " << windowExtent(kernel[i], dilations[i]);
     out.push_back(w.out);
   }
   out.push_back(channels);
@@ -48,8 +48,8 @@ static LogicalResult giveWindows(Operation *op, Types &types, Value input, Array
 static LogicalResult checkGroup(Operation *op, int64_t channels, int64_t perGroup, int64_t group) {
   if (group < 1)
     return shapeError(op) << "expected a positive group, got " << group;
-  if (channels != unknown && perGroup != unknown && channels != perGroup * group)
-    return shapeError(op) << "expected " << perGroup * group << " input channels, got " << channels;
+  if (channels != unknown && perGroup != unknown && channels != held(Wide(perGroup) * group))
+    return shapeError(op) << "expected " << held(Wide(perGroup) * group) << " input channels, got " << channels;
   return success();
 }
 
@@ -89,7 +89,7 @@ LogicalResult ConvTransposeOp::inferShapes(SmallVectorImpl<Type> &types) {
     return shapeError(*this) << "expected input channels that " << group << " groups divide, got " << channels;
   if (!mergeDim(channels, weights[0]))
     return shapeError(*this) << "expected " << weights[0] << " input channels, got " << channels;
-  outputs = outputs == unknown ? unknown : outputs * group;
+  outputs = outputs == unknown ? unknown : held(Wide(outputs) * group);
   if (failed(checkChannels(*this, getBias(), "bias", outputs)))
     return failure();
   if (llvm::is_contained(weights.drop_front(2), unknown))

@@ -1,5 +1,6 @@
 // ONNX's shape rules, and what can be known of shape operands before they are constant.
 #include "mrcc/IR/Shapes.h"
+#include "InferShapesUtil.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
@@ -26,6 +27,12 @@ InFlightDiagnostic mrcc::shapeError(Operation *op) {
   if (std::string names = nodeNames(op->getLoc()); !names.empty())
     error << "of node '" << names << "': ";
   return error;
+}
+
+StringRef mrcc::reasonOf(StringRef message, Location loc) {
+  const std::string prefix = "of node '" + nodeNames(loc) + "': ";
+  size_t at = message.find(prefix);
+  return at == StringRef::npos ? message : message.substr(at + prefix.size());
 }
 
 //===-- partial values --------------------------------------------------------------------------------------------===//
@@ -263,11 +270,11 @@ std::optional<SmallVector<PadRange>> mrcc::padRanges(Operation *op) {
 
 WindowDim mrcc::windowDim(StringRef autoPad, int64_t in, int64_t kernel, int64_t stride, int64_t dilation,
                           int64_t padBegin, int64_t padEnd, bool ceil) {
-  int64_t extent = dilation * (kernel - 1) + 1;
+  int64_t extent = infer::windowExtent(kernel, dilation);
   if (autoPad.starts_with("SAME")) {
     if (in == unknown)
       return {unknown, 0, 0};
-    int64_t out = (in + stride - 1) / stride;
+    int64_t out = in > 0 ? (in - 1) / stride + 1 : 0;
     int64_t total = std::max<int64_t>((out - 1) * stride + extent - in, 0);
     int64_t begin = autoPad == "SAME_UPPER" ? total / 2 : total - total / 2;
     return {out, begin, total - begin};
@@ -290,14 +297,15 @@ WindowDim mrcc::transposedWindowDim(StringRef autoPad, int64_t in, int64_t kerne
                                     std::optional<int64_t> outputShape) {
   if (in == unknown)
     return {outputShape.value_or(unknown), padBegin, padEnd};
-  int64_t full = stride * (in - 1) + outputPadding + dilation * (kernel - 1) + 1;
+  using infer::Wide;
+  int64_t full = infer::held(Wide(stride) * (in - 1) + outputPadding + infer::windowExtent(kernel, dilation));
   bool same = autoPad.starts_with("SAME");
   if (!same && !outputShape) {
     if (autoPad == "VALID")
       padBegin = padEnd = 0;
     return {full - padBegin - padEnd, padBegin, padEnd};
   }
-  int64_t out = outputShape.value_or(in * stride), total = full - out;
+  int64_t out = infer::held(outputShape ? Wide(*outputShape) : Wide(in) * stride), total = full - out;
   int64_t begin = total < 0 ? 0 : autoPad == "SAME_UPPER" ? total / 2 : total - total / 2;
   return {out, begin, total - begin};
 }

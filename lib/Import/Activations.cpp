@@ -1,5 +1,5 @@
 // Activations. Those with a vectorised primitive map to it, the others are spelt in element-wise ops, which fuse.
-#include "Node.h"
+#include "Activations.h"
 #include <cmath>
 
 using namespace mlir;
@@ -127,6 +127,51 @@ static void clip(NodeContext &c) {
   if (c.given(2))
     v = c.binary(BinaryKind::min, v, c.in(2));
   c.result(v);
+}
+
+bool Activation::takesBeta() const { return name == "Affine" || name == "ScaledTanh" || name == "HardSigmoid"; }
+bool Activation::takesAlpha() const {
+  return takesBeta() || name == "LeakyRelu" || name == "ThresholdedRelu" || name == "Elu";
+}
+
+Activation mrcc::activationOf(NodeContext &c, std::string name) {
+  static constexpr const char *known[] = {
+      "",           "Relu",        "Tanh", "Sigmoid",  "Affine",  "LeakyRelu", "ThresholdedRelu",
+      "ScaledTanh", "HardSigmoid", "Elu",  "Softsign", "Softplus"};
+  if (!llvm::is_contained(known, name))
+    c.unsupported("activation " + name);
+  if (name == "LeakyRelu")
+    return {name, 0.01, 0};
+  if (name == "HardSigmoid")
+    return {name, 0.2, 0.5};
+  return {name, 1, 0};
+}
+
+Value mrcc::activate(NodeContext &c, const Activation &a, Value v) {
+  StringRef name = a.name;
+  if (name.empty())
+    return v;
+  if (name == "Tanh")
+    return c.unary(UnaryKind::tanh, v);
+  if (name == "Sigmoid")
+    return c.unary(UnaryKind::sigmoid, v);
+  if (name == "Relu")
+    return c.binary(BinaryKind::max, v, 0.0);
+  if (name == "Affine")
+    return c.add(c.mul(v, a.alpha), a.beta);
+  if (name == "LeakyRelu")
+    return c.select(c.binary(BinaryKind::lt, v, 0.0), c.mul(v, a.alpha), v);
+  if (name == "ThresholdedRelu")
+    return c.select(c.binary(BinaryKind::gt, v, a.alpha), v, c.scalar(0, v));
+  if (name == "ScaledTanh")
+    return c.mul(c.unary(UnaryKind::tanh, c.mul(v, a.beta)), a.alpha);
+  if (name == "HardSigmoid")
+    return c.binary(BinaryKind::min, c.binary(BinaryKind::max, c.add(c.mul(v, a.alpha), a.beta), 0.0), 1.0);
+  if (name == "Elu")
+    return c.select(c.binary(BinaryKind::lt, v, 0.0), c.mul(c.sub(c.unary(UnaryKind::exp, v), 1.0), a.alpha), v);
+  if (name == "Softsign")
+    return c.div(v, c.add(c.unary(UnaryKind::abs, v), 1.0));
+  return c.unary(UnaryKind::softplus, v);
 }
 
 void mrcc::addActivations(HandlerTable &t) {

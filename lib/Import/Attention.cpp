@@ -171,13 +171,12 @@ static void flexAttention(NodeContext &c) {
   c.result(c.cast(c.make<MatMulOp>(probabilities, c.cast(repeatHeads(c, v, group), precision)), c.element(v)));
 }
 
-/// Rotates pairs of features by an angle that depends on the position.
-static void rotaryEmbedding(NodeContext &c) {
-  Value x = c.in(0), cosines = c.in(1), sines = c.in(2);
+/// Rotates pairs of features by an angle that depends on the position. x is [B, S, heads * D] or [B, heads, S, D];
+/// sines and cosines are tables [positions, rotated / 2] where `positions` ([B or 1, S]) is given, else [B, S, rotated / 2].
+static void rotate(NodeContext &c, Value x, Value cosines, Value sines, Value positions, int64_t heads) {
   bool packed = c.rank(x) == 3, interleaved = c.integer("interleaved", 0);
-  int64_t heads = c.integer("num_heads", 0);
   if (packed && heads < 1)
-    return c.invalid("num_heads is missing");
+    return c.missing("num_heads");
   if (packed)
     x = splitHeads(c, x, heads);
   int64_t size = c.dim(x, 3), rotated = c.integer("rotary_embedding_dim", 0);
@@ -186,9 +185,9 @@ static void rotaryEmbedding(NodeContext &c) {
   rotated = rotated ? rotated : size;
   if (rotated < 2 || rotated % 2 || rotated > size)
     return c.invalid("rotary_embedding_dim is " + Twine(rotated) + ", the head size " + Twine(size));
-  if (c.given(3)) {
-    cosines = c.make<GatherOp>(cosines, c.in(3), 0);
-    sines = c.make<GatherOp>(sines, c.in(3), 0);
+  if (positions) {
+    cosines = c.make<GatherOp>(cosines, positions, 0);
+    sines = c.make<GatherOp>(sines, positions, 0);
   }
   cosines = c.unsqueeze(cosines, 1), sines = c.unsqueeze(sines, 1); // [B, 1, S, rotated / 2]
   Value part = rotated == size ? x : c.slice(x, 3, 0, rotated);
@@ -200,6 +199,23 @@ static void rotaryEmbedding(NodeContext &c) {
   if (rotated != size)
     y = c.concat({y, c.slice(x, 3, rotated, size)}, 3);
   c.result(packed ? joinHeads(c, y) : y);
+}
+
+static void rotaryEmbedding(NodeContext &c) {
+  rotate(c, c.in(0), c.in(1), c.in(2), c.given(3) ? c.in(3) : nullptr, c.integer("num_heads", 0));
+}
+
+/// com.microsoft: positions [B, S], or [1]: that of the first token.
+static void msRotaryEmbedding(NodeContext &c) {
+  Value x = c.in(0), positions = c.in(1), cosines = c.in(2);
+  int64_t heads = c.integer("num_heads", 0), width = c.dim(x, c.rank(x) - 1), half = c.dim(cosines, 1);
+  if (c.real("scale", 1) != 1 || c.integer("is_packed_batching", 0))
+    return c.unsupported("scale or is_packed_batching");
+  if (c.rank(x) == 3 && !heads && !ShapedType::isDynamic(width) && !ShapedType::isDynamic(half) && half > 0)
+    heads = width / (2 * half);
+  if (c.rank(positions) == 1)
+    positions = c.unsqueeze(c.add(c.range(c.dimOf(x, c.rank(x) - 2)), positions), 0);
+  rotate(c, x, cosines, c.in(3), positions, heads);
 }
 
 /// A state [B, H, dk, dv] is updated and read once a token; tokens are unrolled.
@@ -274,6 +290,7 @@ void mrcc::addAttention(HandlerTable &t) {
   t.add("Attention", attention);
   t.add("FlexAttention", flexAttention, "ai.onnx.preview");
   t.add("RotaryEmbedding", rotaryEmbedding);
+  t.add("RotaryEmbedding", msRotaryEmbedding, "com.microsoft");
   t.add("LinearAttention", linearAttention);
   t.add("CausalConvWithState", causalConv);
 }

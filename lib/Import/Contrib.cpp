@@ -48,7 +48,7 @@ static void qLinearAveragePool(NodeContext &c) {
     return c.invalid("its data have rank " + Twine(c.rank(v)));
   Window w = readWindow(c, c.rank(v) - 2);
   if (w.kernel.empty())
-    return c.invalid("kernel_shape is missing");
+    return c.missing("kernel_shape");
   Value y =
       c.make<PoolOp>(PoolKind::average_pool, last ? v : c.toChannelsLast(v), w.kernel, w.strides, w.dilations, w.pads,
                      w.autoPad, bool(c.integer("ceil_mode", 0)), bool(c.integer("count_include_pad", 0)), 2);
@@ -129,27 +129,52 @@ static bool refuse(NodeContext &c, std::initializer_list<std::pair<size_t, const
   return false;
 }
 
-/// Thirds of the last dimension.
-static Value third(NodeContext &c, Value v, int64_t i) {
-  int64_t last = c.rank(v) - 1, width = c.dim(v, last) / 3;
-  return c.slice(v, last, i * width, (i + 1) * width);
+/// What to add to scores [B, heads, S, T] of `batch` rows: a mask of lengths [B], of keys [B, T], or of queries and
+/// keys [B, S, T]; what is masked gets mask_filter_value.
+static Value biasOfMask(NodeContext &c, Value mask, Value keys) {
+  int64_t rank = c.rank(mask), rows = c.dim(mask, 0), batch = c.dim(keys, 0);
+  if (rank < 1 || rank > 3)
+    return c.unsupported("a mask of rank " + Twine(rank)), nullptr;
+  if (rank == 1 && (ShapedType::isDynamic(rows) || rows != batch))
+    return c.unsupported("a mask of other than one length a row"), nullptr;
+  Value masked;
+  if (rank == 1)
+    masked = c.binary(BinaryKind::ge, c.cast(c.range(c.dimOf(keys, 1)), c.element(mask)), c.unsqueeze(mask, {1, 2, 3}));
+  else if (rank == 2)
+    masked = c.binary(BinaryKind::eq, c.unsqueeze(mask, {1, 2}), 0.0);
+  else
+    masked = c.binary(BinaryKind::eq, c.unsqueeze(mask, 1), 0.0);
+  return c.select(masked, c.scalar(c.real("mask_filter_value", -10000), keys), c.scalar(0, keys));
 }
 
+/// The sum of two biases, each of which may be null.
+static Value both(NodeContext &c, Value a, Value b) { return a && b ? c.add(a, b) : a ? a : b; }
+
+/// One product gives q, k and v side by side.
 static void attention(NodeContext &c) {
-  if (refuse(c, {{3, "mask_index"}, {4, "past"}, {6, "past_sequence_length"}}))
+  if (refuse(c, {{4, "past"}, {6, "past_sequence_length"}}))
     return;
-  if (c.has("qkv_hidden_sizes") || c.integer("do_rotary", 0))
-    return c.unsupported("qkv_hidden_sizes or do_rotary");
+  if (c.integer("do_rotary", 0))
+    return c.unsupported("do_rotary");
   Value all = c.make<MatMulOp>(c.in(0), c.in(1));
   if (c.given(2))
     all = c.add(all, c.in(2));
-  if (ShapedType::isDynamic(c.dim(all, c.rank(all) - 1)))
+  int64_t last = c.rank(all) - 1, width = c.dim(all, last);
+  if (ShapedType::isDynamic(width))
     return c.unsupported("weights of unknown dims");
-  c.result(attend(c, third(c, all, 0), third(c, all, 1), third(c, all, 2), given(c, 5), c.integer("num_heads", 1)));
+  auto widths = c.integers("qkv_hidden_sizes").value_or(SmallVector<int64_t>(3, width / 3));
+  if (widths.size() != 3 || widths[0] + widths[1] + widths[2] != width)
+    return c.invalid("qkv_hidden_sizes do not add up to " + Twine(width));
+  Value parts[3];
+  for (int64_t i = 0, at = 0; i < 3; at += widths[i++])
+    parts[i] = c.slice(all, last, at, at + widths[i]);
+  Value mask = c.given(3) ? biasOfMask(c, c.in(3), parts[1]) : nullptr;
+  if (c)
+    c.result(attend(c, parts[0], parts[1], parts[2], both(c, mask, given(c, 5)), c.integer("num_heads", 1)));
 }
 
 static void multiHeadAttention(NodeContext &c) {
-  if (refuse(c, {{4, "key_padding_mask"}, {6, "past_key"}, {7, "past_value"}}))
+  if (refuse(c, {{6, "past_key"}, {7, "past_value"}}))
     return;
   if (!c.given(1) || !c.given(2) || c.rank(c.in(0)) != 3 || c.rank(c.in(1)) != 3 || c.rank(c.in(2)) != 3)
     return c.unsupported("packed query, key and value");
@@ -165,7 +190,22 @@ static void multiHeadAttention(NodeContext &c) {
       at += width;
     }
   }
-  c.result(attend(c, inputs[0], inputs[1], inputs[2], given(c, 5), c.integer("num_heads", 1)));
+  Value mask = c.given(4) ? biasOfMask(c, c.in(4), inputs[1]) : nullptr;
+  if (c)
+    c.result(attend(c, inputs[0], inputs[1], inputs[2], both(c, mask, given(c, 5)), c.integer("num_heads", 1)));
+}
+
+/// BERT's first layer: word, position and segment rows added and normalised; and how many positions the mask has.
+static void embedLayerNorm(NodeContext &c) {
+  Value ids = c.in(0), words = c.make<GatherOp>(c.in(2), ids, 0);
+  Value positions = c.given(8) ? c.in(8) : c.unsqueeze(c.range(c.dimOf(ids, 1)), 0);
+  Value sum = c.add(words, c.make<GatherOp>(c.in(3), positions, 0));
+  if (c.given(4) && c.given(1))
+    sum = c.add(sum, c.make<GatherOp>(c.in(4), c.in(1), 0));
+  Value y = c.make<LayerNormOp>(sum, c.in(5), c.in(6), 2, llvm::APFloat(c.real("epsilon", 1e-12f)), false);
+  Type i32 = c.builder.getI32Type();
+  Value none = c.fill(c.shape({c.dimOf(ids, 0)}), makeScalar(c.builder, c.loc, i32, 0));
+  c.results = {y, c.given(7) ? c.cast(c.reduce(ReduceKind::sum, c.in(7), 1, false), i32) : none, sum};
 }
 
 //===-- others
@@ -203,6 +243,7 @@ void mrcc::addContrib(HandlerTable &t) {
   t.add("DynamicQuantizeMatMul", dynamicQuantizeMatMul, domain);
   t.add("QGemm", qGemm, domain);
   t.add("Attention", attention, domain);
+  t.add("EmbedLayerNormalization", embedLayerNorm, domain);
   t.add("MultiHeadAttention", multiHeadAttention, domain);
   t.add("GroupNorm", groupNorm, domain);
   t.add("BiasAdd", biasAdd, domain);

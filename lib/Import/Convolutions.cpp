@@ -1,4 +1,5 @@
 // Conv and ConvTranspose, 1-D to 3-D: transposes put the channels last around the mrc op.
+#include "Activations.h"
 #include "Windows.h"
 
 using namespace mlir;
@@ -13,7 +14,7 @@ static void checkWeights(NodeContext &c, Value x, Value weights, int64_t group, 
     return c.invalid("its data have rank " + Twine(rank) + ", its weights " + Twine(c.rank(weights)));
   int64_t channels = c.dim(x, 1), want = c.dim(weights, transposed ? 0 : 1);
   if (!ShapedType::isDynamic(want) && !transposed)
-    want *= group;
+    want = c.times(want, group);
   if (!ShapedType::isDynamic(channels) && !ShapedType::isDynamic(want) && channels != want)
     c.invalid("its data have " + Twine(channels) + " channels, its weights are for " + Twine(want));
 }
@@ -50,29 +51,16 @@ static void fusedConv(NodeContext &c) {
   Value v = c.results.pop_back_val();
   if (c.given(3))
     v = c.add(v, c.in(3));
-  std::string activation = c.text("activation", "");
-  const onnx::Attribute *a = c.attribute("activation_params");
+  std::string name = c.text("activation", "");
+  const onnx::Attribute *given = c.attribute("activation_params");
   auto parameter = [&](size_t i, double fallback) {
-    return a && i < a->floats.size() ? double(a->floats[i]) : fallback;
+    return given && i < given->floats.size() ? double(given->floats[i]) : fallback;
   };
-  auto clamp = [&](Value x, double low, double high) {
-    return c.binary(BinaryKind::min, c.binary(BinaryKind::max, x, low), high);
-  };
-  if (activation == "Relu")
-    v = c.binary(BinaryKind::max, v, 0.0);
-  else if (activation == "Tanh")
-    v = c.unary(UnaryKind::tanh, v);
-  else if (activation == "Sigmoid")
-    v = c.unary(UnaryKind::sigmoid, v);
-  else if (activation == "LeakyRelu")
-    v = c.select(c.binary(BinaryKind::lt, v, 0.0), c.mul(v, parameter(0, 0.01)), v);
-  else if (activation == "Clip")
-    v = clamp(v, parameter(0, -INFINITY), parameter(1, INFINITY));
-  else if (activation == "HardSigmoid")
-    v = clamp(c.add(c.mul(v, parameter(0, 0.2)), parameter(1, 0.5)), 0, 1);
-  else if (!activation.empty())
-    return c.unsupported("activation " + activation);
-  c.result(v);
+  if (name == "Clip")
+    return c.result(
+        c.binary(BinaryKind::min, c.binary(BinaryKind::max, v, parameter(0, -INFINITY)), parameter(1, INFINITY)));
+  Activation a = activationOf(c, name);
+  c.result(activate(c, {name, parameter(0, a.alpha), parameter(1, a.beta)}, v));
 }
 
 /// ONNX Runtime's channels-last Conv: data [N, spatial..., C].

@@ -87,6 +87,7 @@ Expected<Type> Importer::argumentType(const onnx::ValueInfo &input) {
     bool differs = false;
     for (auto [d, now] : llvm::zip(dims, wanted))
       differs |= !ShapedType::isDynamic(d) && d != now;
+    overridden |= differs;
     if (differs)
       notes.push_back("input '" + input.name + "': the model's dims " + dimsText(dims) + " are overridden");
     dims = std::move(wanted);
@@ -425,8 +426,12 @@ Error Importer::importIf(const onnx::Node &node, Value condition, Scope &scope) 
   for (const onnx::Attribute &a : node.attributes)
     if (a.name == "then_branch" || a.name == "else_branch")
       branches[a.name == "else_branch"] = a.g.get();
-  if (!condition || !branches[0] || !branches[1])
-    return bad("node '" + nameOf(node, scope) + "': If needs a condition and two branches");
+  for (size_t i = 0; i < 2; ++i)
+    if (!branches[i])
+      return bad("node '" + nameOf(node, scope) + "' (If): attribute '" + (i ? "else" : "then") +
+                 "_branch' is missing");
+  if (!condition)
+    return bad("node '" + nameOf(node, scope) + "' (If): input 0 is missing");
   auto known = knownScalar(condition);
   if (!known) {
     refuseUnknown(branches[0]->nodes, scope, 1);
@@ -500,7 +505,7 @@ Error Importer::checkOpset() const {
     return onnx::importError(ImportError::unsupported, "the model uses opset " + Twine(it->second) +
                                                            ", the newest that is known here is " + Twine(newestOpset));
   if (it->second < 1)
-    return bad("the model uses opset " + Twine(it->second));
+    return bad("the model uses opset " + Twine(it->second) + ", expected 1 to " + Twine(newestOpset));
   return Error::success();
 }
 
@@ -547,7 +552,7 @@ void Importer::noteStaleShapes(const Scope &scope) {
     for (auto [a, b] : llvm::zip(type.getShape(), v.dims))
       fits &= ShapedType::isDynamic(a) || ShapedType::isDynamic(b) || a == b;
     if (!fits && wrong++ == 0)
-      first = "'" + v.name + "' is " + dimsText(type.getShape()) + ", not " + dimsText(v.dims);
+      first = "'" + v.name + "', declared as " + dimsText(v.dims); // the same text for all resolutions
   };
   for (const onnx::ValueInfo &v : model.graph.declared)
     compare(v);
@@ -569,7 +574,7 @@ void Importer::finish(const Scope &scope) {
   main.setFunctionType(builder.getFunctionType(main.getArgumentTypes(), types));
   for (auto [i, v] : llvm::enumerate(model.graph.outputs))
     main.setResultAttr(i, "mrc.name", builder.getStringAttr(v.name));
-  if (options.inputDims.empty())
+  if (!overridden) // then what the file says of all that follows is stale by intent
     noteStaleShapes(scope);
 }
 

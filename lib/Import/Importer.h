@@ -69,7 +69,8 @@ private:
   mlir::OpBuilder builder; // at the end of the body; a constant stands before the first op that reads it
   llvm::StringMap<const onnx::Function *> functions;
   std::vector<Unsupported> refused;
-  size_t imported = 0; // nodes, functions' bodies each time they are called
+  bool overridden = false; // a dimension that the file fixes has another size in the options
+  size_t imported = 0;     // nodes, functions' bodies each time they are called
 };
 
 } // namespace mrcc

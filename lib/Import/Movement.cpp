@@ -58,7 +58,7 @@ static void concat(NodeContext &c) {
   if (values.empty())
     return c.invalid("it has no inputs");
   if (c.opset >= 4 && !c.has("axis"))
-    return c.invalid("axis is missing");
+    return c.missing("axis");
   int64_t axis = c.axis(c.integer("axis", 1), c.rank(values[0]));
   c.result(values.size() == 1 ? values[0] : c.concat(values, axis));
 }
@@ -113,8 +113,11 @@ static void tile(NodeContext &c) {
   auto tiles = c.constantScalar(1, "tiles"), axis = c.constantScalar(2, "axis");
   if (!tiles || !axis)
     return;
+  int64_t at = c.axis(int64_t(*axis), c.rank(v));
+  if (!c)
+    return;
   SmallVector<int64_t> repeats(c.rank(v), 1);
-  repeats[c.axis(int64_t(*axis), c.rank(v))] = int64_t(*tiles);
+  repeats[at] = int64_t(*tiles);
   c.result(c.make<TileOp>(v, c.constant(repeats)));
 }
 
@@ -145,7 +148,7 @@ template <bool toSpace> static void blocks(NodeContext &c) {
                        Twine(block));
   Value split = c.reshapeTo(v, {n, channels, part(h), block, part(w), block});
   Value moved = c.transpose(split, dcr ? ArrayRef<int64_t>{0, 3, 5, 1, 2, 4} : ArrayRef<int64_t>{0, 1, 3, 5, 2, 4});
-  c.result(c.reshapeTo(moved, {n, channels * block * block, part(h), part(w)}));
+  c.result(c.reshapeTo(moved, {n, c.times(channels, block * block), part(h), part(w)}));
 }
 
 /// Each of `axes` is cut or padded with zeros to `shape`, half on each side; the odd element goes to the end.

@@ -2,6 +2,7 @@
 #include "Checks.h"
 #include "Known.h"
 #include "mlir/IR/Diagnostics.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mrcc;
@@ -101,6 +102,16 @@ SmallVector<int64_t> NodeContext::axes(ArrayRef<int64_t> axes, int64_t rank) {
   return out;
 }
 
+int64_t NodeContext::times(int64_t a, int64_t b) {
+  constexpr int64_t most = int64_t(1) << 48;
+  int64_t product;
+  if (llvm::MulOverflow(a, b, product) || product > most || product < -most) {
+    invalid("a size of " + Twine(a) + " times " + Twine(b) + " is too large");
+    return 0;
+  }
+  return product;
+}
+
 Type NodeContext::toElement(int64_t onnxType) {
   DType type = onnx::toDType(int32_t(onnxType));
   if (type != DType::none)
@@ -141,10 +152,7 @@ void NodeContext::infer(Operation *op) {
     return success();
   });
   if (failed(reinfer(op))) {
-    StringRef reason = text; // "'mrc.x' op of node 'N': reason": the node is named by whoever reports this
-    std::string prefix = "of node '" + nodeNames(op->getLoc()) + "': ";
-    if (size_t at = reason.find(prefix); at != StringRef::npos)
-      reason = reason.substr(at + prefix.size());
+    StringRef reason = reasonOf(text, op->getLoc()); // the node is named by whoever reports this
     return invalid(reason.empty() ? "its shape cannot be inferred" : reason);
   }
   for (Type t : op->getResultTypes()) {
@@ -254,7 +262,7 @@ Dim NodeContext::product(ArrayRef<Dim> dims) {
   Value open;
   for (const Dim &d : dims) {
     if (d.isKnown())
-      known *= d.value;
+      known = times(known, d.value);
     else
       open = open ? binary(BinaryKind::mul, open, d.tensor) : d.tensor;
   }

@@ -44,6 +44,7 @@ public:
   std::optional<Failure> failure;
   void unsupported(const llvm::Twine &why) { fail(ImportError::unsupported, why); }
   void invalid(const llvm::Twine &why) { fail(ImportError::invalid, why); }
+  void missing(llvm::StringRef attribute) { invalid("attribute '" + attribute + "' is missing"); }
   explicit operator bool() const { return !failure; }
 
   //===-- attributes ------------------------------------------------------------------------------------------------//
@@ -75,6 +76,8 @@ public:
   /// -1 counts from the end; fails outside the rank.
   int64_t axis(int64_t axis, int64_t rank);
   llvm::SmallVector<int64_t> axes(llvm::ArrayRef<int64_t> axes, int64_t rank); // sorted, each once
+  /// The product of two sizes; fails where it is beyond any tensor's.
+  int64_t times(int64_t a, int64_t b);
   mlir::Type toElement(int64_t onnxType);
 
   //===-- building --------------------------------------------------------------------------------------------------//

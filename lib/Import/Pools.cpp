@@ -97,7 +97,7 @@ template <PoolKind kind> static void pool(NodeContext &c) {
     return c.invalid("its data have rank " + Twine(c.rank(x)) + ", at least 3 is needed");
   Window w = readWindow(c, c.rank(x) - 2);
   if (w.kernel.empty())
-    return c.invalid("kernel_shape is missing");
+    return c.missing("kernel_shape");
   Value v = c.make<PoolOp>(kind, c.toChannelsLast(x), w.kernel, w.strides, w.dilations, w.pads, w.autoPad,
                            bool(c.integer("ceil_mode", 0)), bool(c.integer("count_include_pad", 0)), c.integer("p", 2));
   c.result(c.toChannelsFirst(v));

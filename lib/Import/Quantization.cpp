@@ -107,7 +107,7 @@ DynamicQuantization mrcc::quantizeDynamically(NodeContext &c, Value x) {
   Value high = c.binary(BinaryKind::max, c.reduce(ReduceKind::max, x, all, false), 0.0);
   Value low = c.binary(BinaryKind::min, c.reduce(ReduceKind::min, x, all, false), 0.0);
   Value span = c.sub(high, low);
-  Value scale = c.div(c.select(c.binary(BinaryKind::eq, span, 0.0), c.scalar(1, x), span), 255.0);
+  Value scale = c.select(c.binary(BinaryKind::eq, span, 0.0), c.scalar(1, x), c.div(span, 255.0)); // 1 of zeros alone
   Type u8 = IntegerType::get(c.builder.getContext(), 8, IntegerType::Unsigned);
   Value zero =
       c.binary(BinaryKind::min, c.binary(BinaryKind::max, c.div(c.unary(UnaryKind::neg, low), scale), 0.0), 255.0);

@@ -1,16 +1,11 @@
 // RNN, GRU and LSTM, unrolled: the inputs' products are one matmul over all steps, each step adds the state's product
 // and applies the gates. The number of steps must be known.
-#include "Node.h"
+#include "Activations.h"
 
 using namespace mlir;
 using namespace mrcc;
 
 namespace {
-
-struct Activation {
-  std::string name;
-  double alpha = 0, beta = 0;
-};
 
 class Recurrent {
 public:
@@ -27,7 +22,6 @@ private:
     Value h, cell; // [B, H]
   };
   bool readActivations(int64_t directions);
-  Value apply(const Activation &a, Value v);
   Value clipped(Value v);
   void direction(int64_t d, bool backward, Value x);
   State lstm(Value in, State s, Value r, int64_t d);
@@ -46,62 +40,26 @@ private:
   SmallVector<Value> outputs, lastH, lastC; // one per direction
 };
 
-/// ONNX's default alpha and beta where the attribute has none.
-Activation withDefaults(std::string name) {
-  if (name == "LeakyRelu")
-    return {name, 0.01, 0};
-  if (name == "HardSigmoid")
-    return {name, 0.2, 0.5};
-  return {name, 1, 0};
-}
-
+/// The lists of alpha and beta hold a value for each activation that takes one, in their order.
 bool Recurrent::readActivations(int64_t directions) {
+  perDirection = int64_t(defaults.size());
   auto *names = c.attribute("activations"), *alphas = c.attribute("activation_alpha"),
        *betas = c.attribute("activation_beta");
-  for (int64_t d = 0; d < directions; ++d)
-    for (size_t i = 0; i < defaults.size(); ++i) {
-      size_t at = size_t(d) * defaults.size() + i;
-      Activation a = withDefaults(names && at < names->strings.size() ? names->strings[at] : defaults[i]);
-      if (alphas && at < alphas->floats.size())
-        a.alpha = alphas->floats[at];
-      if (betas && at < betas->floats.size())
-        a.beta = betas->floats[at];
-      activations.push_back(a);
-    }
-  perDirection = int64_t(defaults.size());
-  for (Activation &a : activations) {
-    static constexpr const char *known[] = {
-        "Relu",       "Tanh",        "Sigmoid", "Affine",   "LeakyRelu", "ThresholdedRelu",
-        "ScaledTanh", "HardSigmoid", "Elu",     "Softsign", "Softplus"};
-    if (!llvm::is_contained(known, a.name))
-      return c.unsupported("activation " + a.name), false;
+  auto take = [](const onnx::Attribute *list, size_t &next, double &value) {
+    if (list && next < list->floats.size())
+      value = list->floats[next++];
+  };
+  size_t nextAlpha = 0, nextBeta = 0;
+  for (size_t at = 0; at < size_t(directions) * defaults.size(); ++at) {
+    Activation a =
+        activationOf(c, names && at < names->strings.size() ? names->strings[at] : defaults[at % defaults.size()]);
+    if (a.takesAlpha())
+      take(alphas, nextAlpha, a.alpha);
+    if (a.takesBeta())
+      take(betas, nextBeta, a.beta);
+    activations.push_back(a);
   }
-  return true;
-}
-
-Value Recurrent::apply(const Activation &a, Value v) {
-  StringRef name = a.name;
-  if (name == "Tanh")
-    return c.unary(UnaryKind::tanh, v);
-  if (name == "Sigmoid")
-    return c.unary(UnaryKind::sigmoid, v);
-  if (name == "Relu")
-    return c.binary(BinaryKind::max, v, 0.0);
-  if (name == "Affine")
-    return c.add(c.mul(v, a.alpha), a.beta);
-  if (name == "LeakyRelu")
-    return c.select(c.binary(BinaryKind::lt, v, 0.0), c.mul(v, a.alpha), v);
-  if (name == "ThresholdedRelu")
-    return c.select(c.binary(BinaryKind::gt, v, a.alpha), v, c.scalar(0, v));
-  if (name == "ScaledTanh")
-    return c.mul(c.unary(UnaryKind::tanh, c.mul(v, a.beta)), a.alpha);
-  if (name == "HardSigmoid")
-    return c.binary(BinaryKind::min, c.binary(BinaryKind::max, c.add(c.mul(v, a.alpha), a.beta), 0.0), 1.0);
-  if (name == "Elu")
-    return c.select(c.binary(BinaryKind::lt, v, 0.0), c.mul(c.sub(c.unary(UnaryKind::exp, v), 1.0), a.alpha), v);
-  if (name == "Softsign")
-    return c.div(v, c.add(c.unary(UnaryKind::abs, v), 1.0));
-  return c.unary(UnaryKind::softplus, v);
+  return bool(c);
 }
 
 Value Recurrent::clipped(Value v) {
@@ -127,23 +85,23 @@ Recurrent::State Recurrent::lstm(Value in, State s, Value r, int64_t d) {
   if (peepholes)
     p = split(ofDirection(peepholes, d), 3); // input, output, forget
   auto peep = [&](Value gate, size_t i, Value cell) { return p.empty() ? gate : c.add(gate, c.mul(p[i], cell)); };
-  Value i = apply(act[0], clipped(peep(g[0], 0, s.cell)));
-  Value f = c.integer("input_forget", 0) ? c.sub(1.0, i) : apply(act[0], clipped(peep(g[2], 2, s.cell)));
-  Value cell = c.add(c.mul(f, s.cell), c.mul(i, apply(act[1], clipped(g[3]))));
-  Value o = apply(act[0], clipped(peep(g[1], 1, cell)));
-  return {c.mul(o, apply(act[2], cell)), cell};
+  Value i = activate(c, act[0], clipped(peep(g[0], 0, s.cell)));
+  Value f = c.integer("input_forget", 0) ? c.sub(1.0, i) : activate(c, act[0], clipped(peep(g[2], 2, s.cell)));
+  Value cell = c.add(c.mul(f, s.cell), c.mul(i, activate(c, act[1], clipped(g[3]))));
+  Value o = activate(c, act[0], clipped(peep(g[1], 1, cell)));
+  return {c.mul(o, activate(c, act[2], cell)), cell};
 }
 
 /// Gates in the order update, reset, hidden. `in` holds both biases of update and reset, of hidden the input's alone.
 Recurrent::State Recurrent::gru(Value in, State s, Value r, Value recurrentBias, int64_t d) {
   const Activation *act = &activations[size_t(d * perDirection)];
   auto x = split(in, 3), weights = split(r, 3); // weights [H, H]
-  Value z = apply(act[0], clipped(c.add(x[0], c.make<MatMulOp>(s.h, weights[0]))));
-  Value reset = apply(act[0], clipped(c.add(x[1], c.make<MatMulOp>(s.h, weights[1]))));
+  Value z = activate(c, act[0], clipped(c.add(x[0], c.make<MatMulOp>(s.h, weights[0]))));
+  Value reset = activate(c, act[0], clipped(c.add(x[1], c.make<MatMulOp>(s.h, weights[1]))));
   auto biased = [&](Value v) { return recurrentBias ? c.add(v, recurrentBias) : v; };
   Value carried = c.integer("linear_before_reset", 0) ? c.mul(reset, biased(c.make<MatMulOp>(s.h, weights[2])))
                                                       : biased(c.make<MatMulOp>(c.mul(reset, s.h), weights[2]));
-  Value next = apply(act[1], clipped(c.add(x[2], carried)));
+  Value next = activate(c, act[1], clipped(c.add(x[2], carried)));
   return {c.add(c.mul(c.sub(1.0, z), next), c.mul(z, s.h)), nullptr};
 }
 
@@ -169,10 +127,10 @@ void Recurrent::direction(int64_t d, bool backward, Value x) {
   for (int64_t i = 0; i < steps && c; ++i) {
     int64_t t = backward ? steps - 1 - i : i;
     Value at = c.squeeze(c.slice(in, 0, t, t + 1), 0);
-    State next = gates == 4 ? lstm(at, s, r, d)
-                 : gates == 3
-                     ? gru(at, s, r, recurrentBias, d)
-                     : State{apply(activations[size_t(d)], clipped(c.add(at, c.make<MatMulOp>(s.h, r)))), nullptr};
+    State next = gates == 4   ? lstm(at, s, r, d)
+                 : gates == 3 ? gru(at, s, r, recurrentBias, d)
+                              : State{activate(c, activations[size_t(d)], clipped(c.add(at, c.make<MatMulOp>(s.h, r)))),
+                                      nullptr};
     Value y = next.h;
     if (lengths) { // past the end of a sequence the state stays and the output is 0
       Value valid = c.unsqueeze(c.binary(BinaryKind::gt, lengths, double(t)), 1);

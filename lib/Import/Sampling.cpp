@@ -1,8 +1,11 @@
 // Ops that read images at computed places: every read is a gather_nd of the channels at one pixel, weighted.
 #include "Sampling.h"
+#include "mrcc/IR/Shapes.h"
 
 using namespace mlir;
 using namespace mrcc;
+
+static constexpr int64_t mostTaps = 4096; // places of a window that are looked at one by one
 
 static Value floorOf(NodeContext &c, Value v) { return c.unary(UnaryKind::floor, v); }
 static Value clamp(NodeContext &c, Value v, double low, Value high) {
@@ -181,9 +184,10 @@ static void roiAlign(NodeContext &c) {
       c.text("coordinate_transformation_mode", c.opset < 16 ? "output_half_pixel" : "half_pixel") == "half_pixel";
   if (samples < 1)
     return c.unsupported("sampling_ratio 0: the number of samples depends on the regions");
-  if (c.rank(x) != 4 || height < 1 || width < 1 || (mode != "avg" && mode != "max"))
-    return c.invalid("rank " + Twine(c.rank(x)) + ", output " + Twine(height) + "x" + Twine(width) + ", mode '" + mode +
-                     "'");
+  if (c.rank(x) != 4 || height < 1 || width < 1 || std::max({height, width, samples}) > INT16_MAX ||
+      (mode != "avg" && mode != "max"))
+    return c.invalid("rank " + Twine(c.rank(x)) + ", output " + Twine(height) + "x" + Twine(width) + ", " +
+                     Twine(samples) + " samples, mode '" + mode + "'");
   Type type = c.element(rois);
   double scale = c.real("spatial_scale", 1);
   auto edge = [&](int64_t i) { // [R, 1]
@@ -231,9 +235,11 @@ static void deformConv(NodeContext &c) {
   Window w = readWindow(c, 2);
   int64_t outputs = c.dim(weights, 0), inputs = c.dim(weights, 1), kh = c.dim(weights, 2), kw = c.dim(weights, 3);
   if (!c || llvm::is_contained({outputs, inputs, kh, kw}, ShapedType::kDynamic) || group < 1 || parts < 1 ||
-      (inputs * group) % parts || outputs % group)
+      outputs % group)
     return c.invalid("its weights, group or offset_group do not fit");
-  int64_t taps = kh * kw, channels = inputs * group, each = channels / parts;
+  int64_t taps = c.times(kh, kw), channels = c.times(inputs, group), each = channels / parts;
+  if (taps > mostTaps || channels % parts)
+    return c.invalid(Twine(taps) + " places a window, " + Twine(channels) + " channels, offset_group " + Twine(parts));
   Dim n = c.dimOf(x, 0), h = c.dimOf(x, 2), v = c.dimOf(x, 3), oh = c.dimOf(offset, 2), ow = c.dimOf(offset, 3);
   Type type = c.element(offset);
   Value image = c.toChannelsLast(c.reshapeTo(x, {c.product({n, parts}), each, h, v})); // [N parts, H, W, each]
@@ -275,11 +281,16 @@ static void col2Im(NodeContext &c) {
   if (spatial < 1 || spatial > 3 || int64_t(block->size()) != spatial || c.rank(x) != 3)
     return c.unsupported(Twine(spatial) + " spatial dimensions");
   Window w = readWindow(c, spatial);
-  for (int64_t b : *block)
-    taps *= b;
+  for (int64_t i = 0; i < spatial; ++i) {
+    if ((*block)[i] < 1 || (*image)[i] < 0 || (*image)[i] > INT32_MAX)
+      return c.invalid("block " + dimsText(*block) + " of an image of " + dimsText(*image));
+    taps = c.times(taps, (*block)[i]);
+  }
   int64_t columns = c.dim(x, 1);
-  if (!c || taps < 1 || taps > 4096 || ShapedType::isDynamic(columns) || columns % taps)
+  if (!c || taps > mostTaps || ShapedType::isDynamic(columns) || columns % taps)
     return c.invalid(Twine(columns) + " rows are not a multiple of the block's " + Twine(taps) + " elements");
+  if (columns * taps > int64_t(1) << 24) // the weights made below
+    return c.unsupported(Twine(columns) + " rows with blocks of " + Twine(taps) + " elements");
   int64_t channels = columns / taps;
   SmallVector<Dim> dims{c.dimOf(x, 0), columns};
   SmallVector<int64_t> extra;
@@ -313,12 +324,12 @@ static void maxUnpool(NodeContext &c) {
     return c.invalid("its data have rank " + Twine(c.rank(x)));
   Window w = readWindow(c, spatial);
   if (!c || w.kernel.empty())
-    return c.invalid("kernel_shape is missing");
+    return c.missing("kernel_shape");
   SmallVector<Dim> dims{c.dimOf(x, 0), c.dimOf(x, 1)};
   for (int64_t d = 0; d < spatial; ++d) {
     Dim in = c.dimOf(x, d + 2);
     int64_t rest = w.kernel[d] - w.pads[d] - w.pads[d + spatial] - w.strides[d];
-    dims.push_back(in.isKnown() ? Dim(in.value * w.strides[d] + rest)
+    dims.push_back(in.isKnown() ? Dim(c.times(in.value, w.strides[d]) + rest)
                                 : Dim(c.add(c.mul(in.tensor, c.constant(w.strides[d])), c.constant(rest))));
   }
   Value zeros = c.fill(c.shape(c.product(dims)), c.scalar(0, x));

@@ -2,6 +2,7 @@
 // where the length is known), and window functions.
 #include "Node.h"
 #include "mrcc/Fold/Math.h"
+#include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 
 using namespace mlir;
@@ -138,6 +139,8 @@ static void cosineWindow(NodeContext &c, double a, double b, double d) {
   if (!size || size->size() != 1)
     return;
   Type f64 = c.builder.getF64Type(), type = c.toElement(c.integer("output_datatype", 1));
+  if ((*size)[0] < 0)
+    return c.invalid("size is " + Twine((*size)[0]));
   int64_t period = (*size)[0] - (c.integer("periodic", 1) ? 0 : 1);
   Value angle = c.mul(c.cast(c.range((*size)[0]), f64), 2 * M_PI / double(period));
   Value v = c.add(c.mul(c.unary(UnaryKind::cos, angle), b), a);
@@ -160,9 +163,14 @@ static void melWeightMatrix(NodeContext &c) {
       return;
     numbers[i] = *v;
   }
+  constexpr double most = 65536;                                                         // bands and bins
+  auto inside = [](double v, double low, double high) { return v >= low && v <= high; }; // NaN is not
+  if (!inside(numbers[0], 1, most) || !inside(numbers[1], 0, 2 * most) || !inside(numbers[2], 1, 1e9) ||
+      !inside(numbers[3], 0, 1e9) || !inside(numbers[4], 0, 1e9) || numbers[0] * numbers[1] > double(1 << 24))
+    return c.invalid(llvm::formatv("{0} bands, {1} samples at {2} Hz, edges at {3} and {4} Hz", numbers[0], numbers[1],
+                                   numbers[2], numbers[3], numbers[4])
+                         .str());
   int64_t bands = int64_t(numbers[0]), bins = int64_t(numbers[1]) / 2 + 1;
-  if (bands < 1 || bins < 1 || bands > 65536 || bins > 65536 || numbers[2] <= 0)
-    return c.invalid(Twine(bands) + " bands, " + Twine(bins) + " bins");
   double log10 = portable::log(10);
   auto mel = [&](double hertz) { return 2595 * portable::log1p(hertz / 700) / log10; };
   double low = mel(numbers[3]), step = (mel(numbers[4]) - low) / double(bands + 2);
@@ -180,9 +188,9 @@ static void melWeightMatrix(NodeContext &c) {
     int64_t left = edges[i], centre = edges[i + 1], right = edges[i + 2];
     if (centre == left)
       set(centre, i, 1);
-    for (int64_t j = left; centre > left && j <= centre; ++j)
+    for (int64_t j = std::max<int64_t>(left, 0); centre > left && j <= std::min(centre, bins); ++j)
       set(j, i, double(j - left) / double(centre - left));
-    for (int64_t j = centre; j < right; ++j)
+    for (int64_t j = std::max<int64_t>(centre, 0); j < std::min(right, bins); ++j)
       set(j, i, double(right - j) / double(right - centre));
   }
   auto type = RankedTensorType::get({bins, bands}, c.builder.getF32Type());

@@ -198,6 +198,8 @@ llvm::Expected<Tensor> mrcc::onnx::readTensor(Proto &proto, ExternalFiles &files
     return bad("tensor '" + out.name + "' has " + Twine(out.dims.size()) + " dimensions, more than " + Twine(maxRank));
   if (proto.has_segment())
     return importError(ImportError::unsupported, "tensor '" + out.name + "' is stored in segments");
+  if (out.onnxType == Proto::UNDEFINED)
+    return bad("tensor '" + out.name + "' has no element type");
   if (out.type == DType::none)
     return out;
   auto bytes = denseBytes(out.type, out.dims);

@@ -1,12 +1,13 @@
 // out = softmax(q k^T * scale + mask) v, for each batch entry and head, without the matrix of scores in memory.
 //
 // A unit of work is a block of queries of one head. The first unit of a head that a call does packs K into panels
-// [keys / width][D][width] and V into rows of whole vectors. Then, for each block of keys:
+// [keys / width][D + 1][width] and V into rows of whole vectors. Then, for each block of keys:
 //   scores   S = q K^T * scale + mask, by the register tile of matmul
 //   rows     new maximum; p = exp(S - maximum); the running sum stays a vector; what was summed so far is scaled
 //   values   O = O * correction + p V, in tiles of at most three vectors of columns
 // after M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax" (2018), and T. Dao et al.,
-// "FlashAttention" (2022). Keys beyond the last have a score of minus infinity.
+// "FlashAttention" (2022). Keys beyond the last have a score of minus infinity: what is added to the scores of a panel,
+// 0 or -inf, is its last row.
 #include "Families.h"
 #include "Tile.h"
 #include "VectorMath.h"
@@ -65,7 +66,7 @@ static llvm::Expected<BoundLaunch> bindAttention(const LaunchSite &site, const T
                 group = ceilDiv(vectors, ceilDiv(vectors, 3));
   q.pitchV = vectors * tile.lanes;
   q.blocks = ceilDiv(q.queries, queryBlock);
-  q.offsetV = roundUp(roundUp(q.keys, tile.width()) * q.depth * 4, 64);
+  q.offsetV = roundUp(roundUp(q.keys, tile.width()) * (q.depth + 1) * 4, 64);
   q.offsetS = q.offsetV + roundUp(q.keys * q.pitchV * 4, 64);
   q.offsetO = q.offsetS + roundUp(tile.rows * (keyBlock + 16) * 4, 64);
   q.offsetStat = q.offsetO + queryBlock * q.pitchV * 4;
@@ -75,6 +76,9 @@ static llvm::Expected<BoundLaunch> bindAttention(const LaunchSite &site, const T
   bound.flops = 2 * out.dims[0] * q.heads * q.queries * q.keys * (q.depth + q.width);
   writeParams(q, bound.params);
   config["rows"] = tile.rows, config["vectors"] = tile.vectors, config["lanes"] = tile.lanes;
+  // Vectors of the last panel of keys, if not all of them are in use.
+  const int64_t lastVectors = ceilDiv(q.keys % tile.width(), tile.lanes);
+  config["last"] = lastVectors == tile.vectors ? 0 : lastVectors;
   config["group"] = group;
   config["tail"] = vectors % group;
   config["whole"] = vectors >= group;
@@ -84,9 +88,8 @@ static llvm::Expected<BoundLaunch> bindAttention(const LaunchSite &site, const T
   config["plain"] = !masked && llvm::bit_cast<float>(uint32_t(q.scale)) > 0;
   config["out"] = strideClass(out);
   config["q"] = q.q.column == 1 || q.depth == 1;
-  config["k"] = q.k.column == 1 && q.depth >= tile.lanes ? 1
-                : q.k.row == 1                           ? 2
-                                                         : 0; // what is contiguous: depth, keys, nothing
+  config["k"] = q.k.column == 1 || q.depth == 1 ? 1 : q.k.row == 1 ? 2 : 0; // what is contiguous: depth, keys, nothing
+  config["depthRest"] = config["k"] == 1 ? q.depth % tile.lanes : 0;
   config["v"] = q.v.column == 1 || q.width == 1;
   finishBind(bound, site);
   return bound;
@@ -120,7 +123,7 @@ public:
     scale = kb.splat(arith::BitcastOp::create(kb.b, kb.loc, kb.b.getF32Type(), bits), tile.lanes);
     Value log2e = constant(1.4426950408889634);
     toBinary = plain ? mul(scale, log2e) : log2e;
-    panels = kb.scratch(0, DType::f32, {1, q.depth, tile.width()});
+    panels = kb.scratch(0, DType::f32, {1, kb.add(q.depth, 1), tile.width()});
     values = kb.scratch(q.offsetV, DType::f32, {q.keys, q.pitchV});
     scores = kb.scratch(q.offsetS, DType::f32, {tile.rows, keyBlock + 16});
     sums = kb.scratch(q.offsetO, DType::f32, {queryBlock, q.pitchV});
@@ -161,50 +164,55 @@ private:
     return vmath::exp2Below({kb, t}).v;
   }
 
+  /// Behind the last key stands the last key again: any numbers will do there that are finite where the keys are.
   void packKeys(Buffer keys, Index offset) {
     const int64_t width = tile.width(), lanes = tile.lanes;
-    Value zero = arithmetic.zero(0);
-    Index whole = kb.mul(kb.div(q.keys, width), width);
-    kb.loop(0, whole, width, [&](Index n) {
-      Index panel = kb.div(n, width);
-      Index done = 0;
+    kb.loop(0, q.keys, width, [&](Index n) {
+      Index panel = kb.div(n, width), real = kb.min(width, kb.sub(q.keys, n));
+      for (int64_t j = 0; j < tile.vectors; ++j)
+        kb.storeVector(arithmetic.zero(lanes), panels, {panel, q.depth, j * lanes});
+      Value low = kb.constantVector(kb.b.getF32Type(), -HUGE_VAL, 0);
+      kb.loop(real, width, 1, [&](Index i) { kb.store(low, panels, {panel, q.depth, i}); });
+      auto key = [&](Index i) { return kb.min(kb.add(n, i), kb.sub(q.keys, 1)); };
+      auto scalars = [&] {
+        kb.loop(0, width, 1, [&](Index i) {
+          Index row = key(i);
+          kb.loop(0, q.depth, 1, [&](Index d) {
+            kb.store(arithmetic.widen(kb.load(keys, {row, d}), kernel.types[2]), panels, {panel, d, i});
+          });
+        });
+      };
       if (get("k") == 1) { // lanes x lanes blocks, transposed in registers
-        done = kb.sub(q.depth, kb.rem(q.depth, lanes));
-        kb.loop(0, done, lanes, [&](Index d) {
+        const int64_t rest = get("depthRest");
+        auto block = [&](Index d, int64_t active) {
           for (int64_t j = 0; j < tile.vectors; ++j) {
             SmallVector<Value> rows;
             for (int64_t i = 0; i < lanes; ++i)
               rows.push_back(
-                  arithmetic.widen(kb.loadVector(keys, {kb.add(n, j * lanes + i), d}, lanes), kernel.types[2]));
+                  arithmetic.widen(kb.loadMasked(keys, {key(j * lanes + i), d}, lanes, active), kernel.types[2]));
             transposeSquare(kb, rows);
-            for (int64_t i = 0; i < lanes; ++i)
+            for (int64_t i = 0; i < active; ++i)
               kb.storeVector(rows[i], panels, {panel, kb.add(d, i), j * lanes});
           }
-        });
-      }
-      if (get("k") == 2) {
-        done = q.depth;
+        };
+        Index whole = kb.sub(q.depth, rest);
+        kb.loop(0, whole, lanes, [&](Index d) { block(d, lanes); });
+        if (rest)
+          block(whole, rest);
+      } else if (get("k") == 2) {
         Buffer columns = kb.view(2, {1, 1}, {q.k.column, 1}, offset); // [d][key]
-        kb.loop(0, q.depth, 1, [&](Index d) {
-          for (int64_t j = 0; j < tile.vectors; ++j)
-            kb.storeVector(arithmetic.widen(kb.loadVector(columns, {d, kb.add(n, j * lanes)}, lanes), kernel.types[2]),
-                           panels, {panel, d, j * lanes});
-        });
+        auto vectors = [&] {
+          kb.loop(0, q.depth, 1, [&](Index d) {
+            for (int64_t j = 0; j < tile.vectors; ++j)
+              kb.storeVector(
+                  arithmetic.widen(kb.loadVector(columns, {d, kb.add(n, j * lanes)}, lanes), kernel.types[2]), panels,
+                  {panel, d, j * lanes});
+          });
+        };
+        kb.ifThen(kb.equal(real, width), vectors, scalars);
+      } else {
+        scalars();
       }
-      kb.loop(0, width, 1, [&](Index i) {
-        kb.loop(done, q.depth, 1, [&](Index d) {
-          kb.store(arithmetic.widen(kb.load(keys, {kb.add(n, i), d}), kernel.types[2]), panels, {panel, d, i});
-        });
-      });
-    });
-    Index panel = kb.div(q.keys, width), rest = kb.sub(q.keys, whole);
-    kb.ifThen(kb.less(0, rest), [&] {
-      kb.loop(0, q.depth, 1, [&](Index d) {
-        kb.loop(0, rest, 1, [&](Index i) {
-          kb.store(arithmetic.widen(kb.load(keys, {kb.add(whole, i), d}), kernel.types[2]), panels, {panel, d, i});
-        });
-        kb.loop(rest, width, 1, [&](Index i) { kb.store(zero, panels, {panel, d, i}); });
-      });
     });
   }
 
@@ -233,18 +241,17 @@ private:
     });
     kb.loop(0, q.keys, keyBlock, [&](Index k0) {
       Index n = kb.min(keyBlock, kb.sub(q.keys, k0));
-      Index padded = kb.mul(kb.ceilDiv(n, tile.width()), tile.width());
+      Index padded = kb.mul(kb.ceilDiv(n, tile.lanes), tile.lanes);
       const int64_t group = get("group"), tail = get("tail");
       // The scores of one tile of rows stay in L1 from their making to their use.
       auto make = [&](Index i, int64_t rows) {
-        kb.loop(0, n, tile.width(), [&](Index k) { scoreTile(q0, i, rows, k0, k); });
+        Index last = kb.rem(n, tile.width()), whole = get("last") ? kb.sub(n, last) : n;
+        kb.loop(0, whole, tile.width(), [&](Index k) { scoreTile(q0, i, rows, k0, k, tile.vectors); });
+        if (get("last"))
+          kb.ifThen(kb.less(0, last), [&] { scoreTile(q0, i, rows, k0, whole, get("last")); });
       };
       auto use = [&](Index i, Index rows) {
-        Value low = kb.constantVector(kb.b.getF32Type(), -HUGE_VAL, 0);
-        kb.loop(0, rows, 1, [&](Index r) {
-          kb.loop(n, padded, 1, [&](Index k) { kb.store(low, scores, {r, k}); });
-          rowPass(r, kb.add(i, r), padded);
-        });
+        kb.loop(0, rows, 1, [&](Index r) { rowPass(r, kb.add(i, r), padded); });
         auto columns = [&](Index e, int64_t vectors) {
           const int64_t most = tile.rows == 8 ? 8 : vectors == 3 ? 4 : vectors == 2 ? 6 : tile.rows;
           kb.tilesEven(rows, std::min(most, tile.rows),
@@ -274,10 +281,15 @@ private:
     });
   }
 
-  void scoreTile(Index q0, Index i, int64_t rows, Index k0, Index k) {
-    const int64_t vectors = tile.vectors, lanes = tile.lanes;
+  /// Scores of `rows` rows from i on and `vectors` vectors of keys from k0 + k on, the start of a panel.
+  void scoreTile(Index q0, Index i, int64_t rows, Index k0, Index k, int64_t vectors) {
+    const int64_t lanes = tile.lanes;
     Index panel = kb.div(kb.add(k0, k), tile.width());
-    KernelBuilder::Values acc(rows * vectors, arithmetic.zero(lanes));
+    KernelBuilder::Values limits, acc;
+    for (int64_t j = 0; j < vectors; ++j)
+      limits.push_back(kb.loadVector(panels, {panel, q.depth, j * lanes}, lanes));
+    for (int64_t i = 0; i < rows * vectors; ++i)
+      acc.push_back(plain ? limits[i % vectors] : arithmetic.zero(lanes));
     acc = multiplyLoop(
         arithmetic, 0, q.depth, rows, vectors, acc,
         [&](int64_t r, Index d) {
@@ -286,7 +298,7 @@ private:
         [&](int64_t j, Index d) { return kb.loadVector(panels, {panel, d, j * lanes}, lanes); });
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t j = 0; j < vectors; ++j)
-        kb.storeVector(plain ? acc[r * vectors + j] : mul(acc[r * vectors + j], scale), scores,
+        kb.storeVector(plain ? acc[r * vectors + j] : kb.fma(acc[r * vectors + j], scale, limits[j]), scores,
                        {r, kb.add(k, j * lanes)});
     if (!masked)
       return;
@@ -314,24 +326,26 @@ private:
   void rowPass(Index r, Index i, Index padded) {
     const int64_t lanes = tile.lanes;
     Value start = kb.loadVector(stat, {0, i, 0}, lanes);
-    auto two = kb.loop(0, padded, 2 * lanes, {start, start}, [&](Index k, ValueRange m) {
-      return KernelBuilder::Values{larger(kb.loadVector(scores, {r, k}, lanes), m[0]),
-                                   larger(kb.loadVector(scores, {r, kb.add(k, lanes)}, lanes), m[1])};
-    });
+    // Two chains, of which the second leaves out a last odd vector.
+    Index pairs = kb.sub(padded, kb.rem(padded, 2 * lanes));
+    auto overKeys = [&](KernelBuilder::Values init, llvm::function_ref<Value(Index, Value)> step) {
+      init = kb.loop(0, pairs, 2 * lanes, init, [&](Index k, ValueRange in) {
+        return KernelBuilder::Values{step(k, in[0]), step(kb.add(k, lanes), in[1])};
+      });
+      return kb.loop(pairs, padded, lanes, init,
+                     [&](Index k, ValueRange in) { return KernelBuilder::Values{step(k, in[0]), in[1]}; });
+    };
+    auto two =
+        overKeys({start, start}, [&](Index k, Value top) { return larger(kb.loadVector(scores, {r, k}, lanes), top); });
     Value top = vector::ReductionOp::create(kb.b, kb.loc, vector::CombiningKind::MAXNUMF, larger(two[0], two[1]));
     Value maximum = kb.splat(top, lanes);
     Value correction = power(start, maximum);
-    two = kb.loop(0, padded, 2 * lanes, {mul(kb.loadVector(stat, {1, i, 0}, lanes), correction), constant(0)},
-                  [&](Index k, ValueRange sum) {
-                    KernelBuilder::Values result;
-                    for (int64_t half = 0; half < 2; ++half) {
-                      SmallVector<Index> at = {r, kb.add(k, half * lanes)};
-                      Value p = power(kb.loadVector(scores, at, lanes), maximum);
-                      kb.storeVector(p, scores, at);
-                      result.push_back(add(sum[half], p));
-                    }
-                    return result;
-                  });
+    Value sum = mul(kb.loadVector(stat, {1, i, 0}, lanes), correction);
+    two = overKeys({sum, constant(0)}, [&](Index k, Value sum) {
+      Value p = power(kb.loadVector(scores, {r, k}, lanes), maximum);
+      kb.storeVector(p, scores, {r, k});
+      return add(sum, p);
+    });
     kb.storeVector(maximum, stat, {0, i, 0});
     kb.storeVector(add(two[0], two[1]), stat, {1, i, 0});
     kb.loop(0, q.pitchV, lanes,

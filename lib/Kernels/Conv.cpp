@@ -446,11 +446,10 @@ private:
         if (select)
           pixel[i] = kb.select(kb.inRange(position, q.inSize[last]), pixel[i], zeros);
       }
-      if (ahead)
-        kb.loop(shareBegin, shareEnd, 1, [&](Index k) {
-          for (int64_t j = 0; j < vectors; j += 16 / tile.lanes)
-            kb.prefetch(weights, {nextChunk, kb.add(place[j].first, nextPanels), tap, k, 0});
-        });
+      auto fetch = [&](Index k) {
+        for (int64_t j = 0; j < vectors; j += 16 / tile.lanes)
+          kb.prefetch(weights, {nextChunk, kb.add(place[j].first, nextPanels), tap, kb.add(k, shareBegin), 0});
+      };
       auto loadA = [&](int64_t i, Index k) {
         Value v = kb.load(pixel[i], {k});
         if (mask)
@@ -461,7 +460,13 @@ private:
         return arithmetic.widen(kb.loadVector(weights, {chunk, place[j].first, tap, k, place[j].second}, tile.lanes),
                                 kernel.types[2]);
       };
-      return multiplyLoop(arithmetic, 0, q.depth, count, vectors, in, loadA, loadB);
+      auto multiply = [&](Index from, Index to, ValueRange in, llvm::function_ref<void(Index)> fetch) {
+        return multiplyLoop(arithmetic, from, to, count, vectors, in, loadA, loadB, fetch);
+      };
+      if (!ahead)
+        return multiply(0, q.depth, in, nullptr);
+      Index share = kb.sub(shareEnd, shareBegin);
+      return multiply(share, q.depth, multiply(0, share, in, fetch), nullptr);
     });
   }
 

@@ -1,16 +1,18 @@
 // Depthwise convolution: out[n, y, x, c] = body(sum over taps of in[n, y', x', c] * w[tap, c]), channels innermost.
 //
-// A register tile is 2 x 4 pixels (with 16 registers 1 x 8) by one vector of channels; each input vector is loaded once
-// and used by every accumulator that it touches, row by row of the input, so that only the weights of the rows of taps
-// in use need registers. The image is cut into the region whose taps all lie inside (straight code, no checks) and its
-// border: border columns are tiles one pixel wide and eight high with a check a column of taps, border rows are tiles
-// one pixel high that loop over the rows of taps that lie inside. A unit of work is a range of rows of one image and a
-// range of channels.
+// A register tile is 8 pixels of a row by one vector of channels. It goes through its rows of taps; in a row, each
+// input vector is loaded once and used by every accumulator that it touches, in an order that leaves time between two
+// additions to one accumulator (8 of them hide the latency of an FMA only if they take turns). Rows of taps outside are
+// left out by the bounds of the loop; the first and last tiles of a row check their columns of taps.
+//
+// A unit of work is a range of rows of one image and a range of channels. It goes down the rows of one column of tiles
+// before the next, so that of the rows of taps all but one are in L1.
 //
 // Extents, strides and borders are parameters; kernel size, step and dilation are in the description.
 #include "Families.h"
 #include "Tile.h"
 #include <map>
+#include <set>
 
 using namespace mlir;
 
@@ -18,23 +20,31 @@ namespace mrcc {
 
 namespace {
 
-constexpr int64_t tilePixels = 8; // of a tile, whatever its form
+constexpr int64_t tilePixels = 8;
+
+/// Rows of taps up to which a tile is straight code.
+constexpr int64_t straightRows = 3;
 
 template <class T> struct Params {
   T height = 0, width = 0, channels = 0; // of the output
   T inHeight = 0, inWidth = 0, top = 0, left = 0;
-  T insideTop = 0, insideBottom = 0, insideLeft = 0, insideRight = 0; // outputs whose taps all lie inside
+  T insideLeft = 0, insideRight = 0; // output columns whose taps all lie inside
   T rowBlock = 0, rowBlocks = 1, channelBlock = 0, channelBlocks = 1;
   T tapStride = 0, weightChannel = 0;
   ImageWalk<T> in;
   std::vector<ImageWalk<T>> outs;
+  // How far three pixels or taps are. See Strip.
+  T inTriple = 0, tapTriple = 0;
+  std::vector<T> outTriples;
   template <class F> void each(F f) {
-    for (T *x : {&height, &width, &channels, &inHeight, &inWidth, &top, &left, &insideTop, &insideBottom, &insideLeft,
-                 &insideRight, &rowBlock, &rowBlocks, &channelBlock, &channelBlocks, &tapStride, &weightChannel})
+    for (T *x : {&height, &width, &channels, &inHeight, &inWidth, &top, &left, &insideLeft, &insideRight, &rowBlock,
+                 &rowBlocks, &channelBlock, &channelBlocks, &tapStride, &weightChannel, &inTriple, &tapTriple})
       f(*x);
     in.each(f);
     for (ImageWalk<T> &walk : outs)
       walk.each(f);
+    for (T &x : outTriples)
+      f(x);
   }
 };
 
@@ -91,21 +101,28 @@ static llvm::Expected<BoundLaunch> bindDepthwise(const LaunchSite &site, const T
   q.inHeight = in.dims[1], q.inWidth = in.dims[2];
   q.top = pads[0], q.left = pads[1];
   const int64_t reachY = dilations[0] * (kernelSize[0] - 1) + 1, reachX = dilations[1] * (kernelSize[1] - 1) + 1;
-  std::tie(q.insideTop, q.insideBottom) = insideRange(q.height, q.inHeight, q.top, reachY, steps[0]);
+  const auto [insideTop, insideBottom] = insideRange(q.height, q.inHeight, q.top, reachY, steps[0]);
   std::tie(q.insideLeft, q.insideRight) = insideRange(q.width, q.inWidth, q.left, reachX, steps[1]);
   q.tapStride = weights.strides[0], q.weightChannel = weights.strides[1];
+  q.inTriple = 3 * q.in.pixel, q.tapTriple = 3 * q.tapStride;
+  for (const auto &walk : q.outs)
+    q.outTriples.push_back(3 * walk.pixel);
 
-  // Units of about 2^17 multiplications, rows first; channels are cut where rows are few.
-  const int64_t taps = kernelSize[0] * kernelSize[1], rowWork = std::max<int64_t>(1, q.width * q.channels * taps);
-  q.rowBlock = std::clamp<int64_t>((1 << 17) / rowWork, 2, 16) / 2 * 2;
+  // Channels of a unit: the rows of taps of one tile stay in L1 from one row of tiles to the next.
+  const int64_t taps = kernelSize[0] * kernelSize[1];
+  const int64_t window = reachY * (steps[1] * (tilePixels - 1) + reachX) * bitWidth(compute) / 8;
+  const int64_t vectors = std::max<int64_t>(1, ceilDiv(q.channels, lanes));
+  int64_t perBlock = std::clamp<int64_t>((24 << 10) / (window * lanes), 1, vectors);
+  q.channelBlocks = ceilDiv(vectors, perBlock);
+  perBlock = ceilDiv(vectors, q.channelBlocks);
+  q.channelBlock = perBlock * lanes;
+  q.channelBlocks = ceilDiv(vectors, perBlock);
+  // Units of about 2^18 multiplications, or as many as 16 threads want, but then none below 2^15.
+  const int64_t work = q.height * q.width * q.channelBlock * taps;
+  const int64_t shares = ceilDiv(16, std::max<int64_t>(1, out.dims[0] * q.channelBlocks));
+  q.rowBlocks = std::max<int64_t>({1, work >> 18, std::min(shares, work >> 15)});
+  q.rowBlock = std::max<int64_t>(1, ceilDiv(q.height, q.rowBlocks));
   q.rowBlocks = std::max<int64_t>(1, ceilDiv(q.height, q.rowBlock));
-  const int64_t vectors = std::max<int64_t>(1, ceilDiv(q.channels, lanes)),
-                wanted = ceilDiv(64, out.dims[0] * q.rowBlocks);
-  const int64_t perBlock =
-      std::max<int64_t>(ceilDiv(vectors, wanted),
-                        std::max<int64_t>(1, (1 << 15) / std::max<int64_t>(1, q.rowBlock * q.width * taps * lanes)));
-  q.channelBlock = std::min(perBlock, vectors) * lanes;
-  q.channelBlocks = std::max<int64_t>(1, ceilDiv(q.channels, q.channelBlock));
   bound.units = std::max<int64_t>(1, out.dims[0] * q.rowBlocks * q.channelBlocks);
   bound.flops = 2 * out.dims[0] * q.height * q.width * q.channels * taps;
   writeParams(q, bound.params);
@@ -114,10 +131,9 @@ static llvm::Expected<BoundLaunch> bindDepthwise(const LaunchSite &site, const T
   config["sh"] = steps[0], config["sw"] = steps[1];
   config["dh"] = dilations[0], config["dw"] = dilations[1];
   config["lanes"] = lanes;
-  config["rows"] = target.vectorRegisters >= 32 ? 2 : 1;
   config["tail"] = q.channels % lanes;
   config["whole"] = q.channels >= lanes;
-  config["border"] = (q.insideLeft > 0 || q.insideRight < q.width) + 2 * (q.insideTop > 0 || q.insideBottom < q.height);
+  config["border"] = q.insideLeft > 0 || q.insideRight < q.width || insideTop > 0 || insideBottom < q.height;
   config["channel"] = q.in.channel == 1 || q.channels == 1 ? 1 : 2;
   config["weight"] = q.weightChannel == 1 || q.channels == 1 ? 1 : 2;
   config["immediate"] = bound.params.size();
@@ -137,6 +153,7 @@ public:
 
   void emit() {
     q.outs.resize(kernel.types.size() - 2);
+    q.outTriples.resize(q.outs.size(), 0);
     readParams(q, kb);
     if (channelClass == 1)
       q.in.channel = 1;
@@ -159,39 +176,16 @@ private:
     channel0 = kb.mul(channelBlock, q.channelBlock);
     channelEnd = kb.min(kb.add(channel0, q.channelBlock), q.channels);
     Index row0 = kb.mul(rowBlock, q.rowBlock), rowEnd = kb.min(kb.add(row0, q.rowBlock), q.height);
-    const bool rowsAtBorder = get("border") & 2;
-    Index first = rowsAtBorder ? kb.min(kb.max(row0, q.insideTop), rowEnd) : row0;
-    Index last = rowsAtBorder ? kb.max(kb.min(rowEnd, q.insideBottom), first) : rowEnd;
-    kb.tiles(kb.sub(last, first), get("rows"), [&](Index y, int64_t rows) {
-      kb.tilesEven(insideColumns(), tilePixels / get("rows"), [&](Index x, int64_t columns) {
-        straight(kb.add(first, y), kb.add(insideLeft(), x), rows, columns, false);
-      });
+    auto rows = [&](Index x, int64_t columns, bool edge) {
+      kb.loop(row0, rowEnd, 1, [&](Index y) { tile(y, x, columns, edge); });
+    };
+    kb.tilesEven(q.width, tilePixels, [&](Index x, int64_t columns) {
+      if (!get("border"))
+        return rows(x, columns, false);
+      Value inside = kb.both(kb.less(kb.sub(q.insideLeft, 1), x), kb.less(kb.add(x, columns - 1), q.insideRight));
+      kb.ifThen(inside, [&] { rows(x, columns, false); }, [&] { rows(x, columns, true); });
     });
-    if (get("border") & 1) {
-      auto column = [&](Index y, int64_t rows) {
-        borderColumns([&](Index x) { straight(kb.add(first, y), x, rows, 1, true); });
-      };
-      Index whole = kb.mul(kb.div(kb.sub(last, first), tilePixels), tilePixels);
-      kb.loop(0, whole, tilePixels, [&](Index y) { column(y, tilePixels); });
-      kb.tiles(kb.sub(kb.sub(last, first), whole), 2, [&](Index y, int64_t rows) { column(kb.add(whole, y), rows); });
-    }
-    if (rowsAtBorder) {
-      // Both ends as one loop, so that its body is emitted once.
-      Index above = kb.sub(first, row0), below = kb.sub(rowEnd, last);
-      kb.loop(0, kb.add(above, below), 1, [&](Index i) {
-        borderRow(kb.select(kb.less(i, above), kb.add(row0, i), kb.add(last, kb.sub(i, above))));
-      });
-    }
   }
-
-  void borderColumns(llvm::function_ref<void(Index)> body) {
-    if (get("border") & 1)
-      kb.loop(0, kb.add(q.insideLeft, kb.sub(q.width, q.insideRight)), 1, [&](Index i) {
-        body(kb.select(kb.less(i, q.insideLeft), i, kb.add(q.insideRight, kb.sub(i, q.insideLeft))));
-      });
-  }
-  Index insideLeft() { return get("border") & 1 ? q.insideLeft : Index(0); }
-  Index insideColumns() { return get("border") & 1 ? kb.sub(q.insideRight, q.insideLeft) : q.width; }
 
   /// Runs body(channel, lanes, active) over the unit's channels.
   void overChannels(llvm::function_ref<void(Index, int64_t, int64_t)> body) {
@@ -207,149 +201,157 @@ private:
     }
   }
 
-  // Loads and stores of a tile go through windows that start at its first element, so that an address is a register
-  // plus a multiple of the pixel's stride.
+  /// A run of pixels or taps and one vector of channels. The address of element i is written as the first one's plus
+  /// i / 3 times `triple` plus i % 3 times `stride`, where `triple` is a parameter of its own: did LLVM know that it is
+  /// 3 * stride, it would keep each multiple of the stride in a register, and spill.
+  struct Strip {
+    unsigned view;
+    Index offset, stride, triple, channel;
+    int64_t channelClass;
+  };
+  Buffer window(const Strip &strip, int64_t group) {
+    return kb.view(strip.view, {1, 1}, {strip.stride, strip.channel},
+                   kb.add(strip.offset, kb.mul(strip.triple, group)));
+  }
+  Value loadFrom(const Strip &strip, int64_t i, int64_t lanes, int64_t active) {
+    Value v = loadLanes(kb, window(strip, i / 3), {i % 3, 0}, strip.channelClass, lanes, active);
+    return arithmetic.widen(v, kernel.types[strip.view]);
+  }
 
-  /// [column][lane] of the input from channel c on, in the row that starts at `offset`.
-  Buffer inputRow(Index offset, Index c) {
-    return kb.view(1, {1, 1}, {q.in.pixel, q.in.channel}, kb.add(offset, kb.mul(c, q.in.channel)));
-  }
-  Index inputOffset(Index y, Index x) { return kb.add(inImage, kb.add(kb.mul(y, q.in.row), kb.mul(x, q.in.pixel))); }
-  Value input(Buffer row, Index column, int64_t lanes, int64_t active) {
-    return arithmetic.widen(loadLanes(kb, row, {column, 0}, channelClass, lanes, active), kernel.types[1]);
-  }
-  /// The weights of tap (ky, kx).
-  Value weight(Index ky, Index kx, Index c, int64_t lanes, int64_t active) {
-    Buffer row = kb.view(2, {1, 1}, {q.tapStride, q.weightChannel},
-                         kb.add(kb.mul(ky, kb.mul(q.tapStride, kw)), kb.mul(c, q.weightChannel)));
-    return arithmetic.widen(loadLanes(kb, row, {kx, 0}, get("weight"), lanes, active), kernel.types[2]);
-  }
-
-  /// Body and store of a tile of `columns` wide rows whose first pixel is (y, x).
-  void finish(llvm::ArrayRef<Value> acc, Index y, Index x, int64_t columns, Index c, int64_t active) {
-    auto operand = [&](size_t i) {
-      auto &walk = q.outs[i];
-      int64_t column = get("x" + std::to_string(i));
-      Index stride = strideOf(column, walk.channel);
-      Index offset = kb.add(kb.add(kb.mul(y, walk.row), kb.mul(x, walk.pixel)), kb.mul(c, stride));
-      return Epilogue::Operand{
-          kb.view(Epilogue::viewOf(i), {1, 1, 1}, {walk.row, walk.pixel, stride}, kb.add(outImages[i], offset)),
-          column};
+  /// Body and store of a tile whose first pixel is (y, x).
+  void finish(llvm::ArrayRef<Value> acc, Index y, Index x, Index c, int64_t active) {
+    auto setOperands = [&](int64_t group) {
+      epilogue.setOperands(q.outs.size(), [&](size_t i) {
+        auto &walk = q.outs[i];
+        const int64_t channelClass = get("x" + std::to_string(i));
+        Index channel = strideOf(channelClass, walk.channel);
+        Index offset = kb.add(kb.add(kb.mul(y, walk.row), kb.mul(x, walk.pixel)), kb.mul(c, channel));
+        Strip strip{Epilogue::viewOf(i), kb.add(outImages[i], offset), walk.pixel, q.outTriples[i], channel,
+                    channelClass};
+        return Epilogue::Operand{window(strip, group), channelClass};
+      });
     };
-    epilogue.setOperands(q.outs.size(), operand);
+    setOperands(0);
     if (!epilogue.heavy(12)) { // a tile has few products: a loop around the body would take as long as they do
-      for (size_t i = 0; i < acc.size(); ++i)
-        epilogue.store(acc[i], {int64_t(i) / columns, int64_t(i) % columns, 0}, active);
+      for (size_t i = 0; i < acc.size(); ++i) {
+        if (i > 0 && i % 3 == 0)
+          setOperands(i / 3);
+        epilogue.store(acc[i], {int64_t(i) % 3, 0}, active);
+      }
       return;
     }
     const int64_t lanes = cast<VectorType>(acc[0].getType()).getDimSize(0);
     for (size_t i = 0; i < acc.size(); ++i)
       kb.storeVector(acc[i], stage, {int64_t(i), 0});
-    kb.loop(0, int64_t(acc.size()), 1, [&](Index i) {
-      epilogue.store(kb.loadVector(stage, {i, 0}, lanes), {kb.div(i, columns), kb.rem(i, columns), 0}, active);
-    });
+    kb.loop(0, int64_t(acc.size()), 1,
+            [&](Index i) { epilogue.store(kb.loadVector(stage, {i, 0}, lanes), {i, 0}, active); });
   }
 
-  /// rows x columns pixels whose rows of taps all lie inside; `check`: columns of taps may not.
-  void straight(Index y, Index x, int64_t rows, int64_t columns, bool check) {
-    // Distinct input rows and columns of the tile, in order.
-    auto offsets = [](int64_t pixels, int64_t step, int64_t taps, int64_t dilation) {
-      std::vector<int64_t> list;
-      for (int64_t p = 0; p < pixels; ++p)
-        for (int64_t t = 0; t < taps; ++t)
-          list.push_back(p * step + t * dilation);
-      llvm::sort(list);
-      list.erase(std::unique(list.begin(), list.end()), list.end());
-      return list;
-    };
-    Index iy = kb.sub(kb.mul(y, sh), q.top), ix = kb.sub(kb.mul(x, sw), q.left);
-    const auto rowOffsets = offsets(rows, sh, kh, dh), columnOffsets = offsets(columns, sw, kw, dw);
-    std::vector<Value> valid;
-    if (check)
-      for (int64_t column : columnOffsets)
-        valid.push_back(kb.inRange(kb.add(ix, column), q.inWidth));
-    // The tap that output p uses of input offset o, or -1.
-    auto tapOf = [](int64_t o, int64_t p, int64_t step, int64_t taps, int64_t dilation) -> int64_t {
-      int64_t t = o - p * step;
-      return t >= 0 && t % dilation == 0 && t / dilation < taps ? t / dilation : -1;
-    };
-    std::map<int64_t, Index> starts;
-    for (int64_t row : rowOffsets)
-      starts.emplace(row, inputOffset(kb.add(iy, row), ix));
-    overChannels([&](Index c, int64_t lanes, int64_t active) {
-      SmallVector<Value> acc(rows * columns, arithmetic.zero(lanes));
-      std::vector<Value> w; // loaded at the first use
-      std::map<int64_t, Buffer> lines;
-      for (auto &[row, start] : starts)
-        lines.emplace(row, inputRow(start, c));
-      auto use = [&](SmallVector<Value> &acc, int64_t row, int64_t column) {
-        Value d = input(lines.at(row), column, lanes, active);
-        for (int64_t r = 0; r < rows; ++r)
-          for (int64_t p = 0; p < columns; ++p) {
-            int64_t ky = tapOf(row, r, sh, kh, dh), kx = tapOf(column, p, sw, kw, dw);
-            if (ky < 0 || kx < 0)
-              continue;
-            Value &tap = w[ky * kw + kx];
-            tap = tap ? tap : weight(ky, kx, c, lanes, active);
-            acc[r * columns + p] = arithmetic.multiplyAdd(d, tap, acc[r * columns + p]);
-          }
-      };
-      w.assign(kh * kw, Value());
-      if (!check) {
-        for (int64_t row : rowOffsets)
-          for (int64_t column : columnOffsets)
-            use(acc, row, column);
-      } else {
-        for (size_t i = 0; i < columnOffsets.size(); ++i)
-          acc = guarded(valid[i], acc, [&](SmallVector<Value> acc) {
-            w.assign(kh * kw, Value());
-            for (int64_t row : rowOffsets)
-              use(acc, row, columnOffsets[i]);
-            return acc;
-          });
+  /// Columns of the input that a tile reads, in the order in which it uses them: in each pass no pixel is touched
+  /// twice, so that one addition to a sum is over before the next one starts.
+  std::vector<int64_t> columnOrder(int64_t columns) {
+    std::set<int64_t> rest;
+    for (int64_t p = 0; p < columns; ++p)
+      for (int64_t kx = 0; kx < kw; ++kx)
+        rest.insert(p * sw + kx * dw);
+    std::vector<int64_t> order;
+    while (!rest.empty()) {
+      std::vector<bool> touched(columns);
+      for (auto it = rest.begin(); it != rest.end();) {
+        bool free = true;
+        for (int64_t p = 0; p < columns; ++p)
+          free &= tapOf(*it, p) < 0 || !touched[p];
+        if (!free) {
+          ++it;
+          continue;
+        }
+        for (int64_t p = 0; p < columns; ++p)
+          touched[p] = touched[p] || tapOf(*it, p) >= 0;
+        order.push_back(*it);
+        it = rest.erase(it);
       }
-      finish(acc, y, x, columns, c, active);
-    });
+    }
+    return order;
+  }
+  /// The tap of a row that pixel p of a tile applies to the tile's input column, or -1.
+  int64_t tapOf(int64_t column, int64_t p) const {
+    int64_t t = column - p * sw;
+    return t >= 0 && t % dw == 0 && t / dw < kw ? t / dw : -1;
   }
 
-  void borderRow(Index y) {
-    kb.tilesEven(insideColumns(), 4,
-                 [&](Index x, int64_t columns) { clipped(y, kb.add(insideLeft(), x), columns, false); });
-    borderColumns([&](Index x) { clipped(y, x, 1, true); });
-  }
-
-  /// One row of pixels, over the rows of taps that lie inside.
-  void clipped(Index y, Index x, int64_t columns, bool check) {
-    Index iy = kb.sub(kb.mul(y, sh), q.top), ix = kb.sub(kb.mul(x, sw), q.left);
+  /// `columns` pixels of row y from x on. `edge`: columns of taps may lie outside.
+  void tile(Index y, Index x, int64_t columns, bool edge) {
+    if (!get("border"))
+      return sums(y, x, columns, edge, 0, kh);
+    Index iy = inputRow(y);
     Index lo = kb.ceilDiv(kb.max(0, kb.sub(0, iy)), dh);
     Index hi = kb.min(kh, kb.ceilDiv(kb.max(0, kb.sub(q.inHeight, iy)), dh));
-    std::vector<Value> valid;
-    if (check)
-      for (int64_t kx = 0; kx < kw; ++kx)
-        valid.push_back(kb.inRange(kb.add(ix, kx * dw), q.inWidth));
+    auto clipped = [&] { sums(y, x, columns, edge, lo, hi); };
+    if (edge || kh > straightRows)
+      return clipped();
+    kb.ifThen(kb.equal(kb.sub(hi, lo), kh), [&] { sums(y, x, columns, edge, 0, kh); }, clipped);
+  }
+
+  Index inputRow(Index y) { return kb.sub(kb.mul(y, sh), q.top); } // of the first tap, negative in the border
+  Index inputColumn(Index x) { return kb.sub(kb.mul(x, sw), q.left); }
+
+  /// A tile over the rows of taps [lo, hi).
+  void sums(Index y, Index x, int64_t columns, bool edge, Index lo, Index hi) {
+    Index ix = inputColumn(x), iy = kb.add(inputRow(y), kb.mul(lo, dh));
+    const std::vector<int64_t> order = columnOrder(columns);
+    std::map<int64_t, Value> valid;
+    if (edge)
+      for (int64_t column : order)
+        valid[column] = kb.inRange(kb.add(ix, column), q.inWidth);
+    Index inRow = kb.mul(q.in.row, dh), tapRow = kb.mul(q.tapStride, kw);
+    Index inStart = kb.add(inImage, kb.add(kb.mul(iy, q.in.row), kb.mul(ix, q.in.pixel))),
+          tapStart = kb.mul(lo, tapRow);
     overChannels([&](Index c, int64_t lanes, int64_t active) {
-      SmallVector<Value> acc(columns, arithmetic.zero(lanes));
-      acc = kb.loop(lo, hi, 1, acc, [&](Index ky, ValueRange values) {
-        SmallVector<Value> acc(values);
-        Buffer row = inputRow(inputOffset(kb.add(iy, kb.mul(ky, dh)), ix), c);
-        for (int64_t kx = 0; kx < kw; ++kx) {
-          auto taps = [&](SmallVector<Value> acc) {
-            Value w = weight(ky, kx, c, lanes, active);
-            for (int64_t p = 0; p < columns; ++p)
-              acc[p] = arithmetic.multiplyAdd(input(row, p * sw + kx * dw, lanes, active), w, acc[p]);
-            return acc;
-          };
-          acc = check ? guarded(valid[kx], acc, taps) : taps(acc);
-        }
-        return KernelBuilder::Values(acc);
-      });
-      finish(acc, y, x, columns, c, active);
+      // Carried from row to row of taps: the sums, where the row of the input starts, and its weights.
+      KernelBuilder::Values carried(columns, arithmetic.zero(lanes));
+      carried.push_back(kb.ssa(kb.add(inStart, kb.mul(c, q.in.channel))));
+      carried.push_back(kb.ssa(kb.add(tapStart, kb.mul(c, q.weightChannel))));
+      auto step = [&](Index, ValueRange before) {
+        Index in = before[columns], taps = before[columns + 1];
+        KernelBuilder::Values after = addRow(before.take_front(columns), in, taps, order, valid, lanes, active);
+        after.push_back(kb.ssa(kb.add(in, inRow)));
+        after.push_back(kb.ssa(kb.add(taps, tapRow)));
+        return after;
+      };
+      if (lo.isConstant() && hi.isConstant() && kh <= straightRows)
+        for (int64_t ky = 0; ky < kh; ++ky)
+          carried = step(ky, carried);
+      else
+        carried = kb.loop(lo, hi, 1, carried, step);
+      finish(ArrayRef<Value>(carried).drop_back(2), y, x, c, active);
     });
+  }
+
+  /// Adds one row of taps to the sums of a tile. `valid`: for columns of the input that may lie outside, whether not.
+  KernelBuilder::Values addRow(ValueRange before, Index inStart, Index tapStart, ArrayRef<int64_t> order,
+                               const std::map<int64_t, Value> &valid, int64_t lanes, int64_t active) {
+    const Strip in{1, inStart, q.in.pixel, q.inTriple, q.in.channel, channelClass};
+    const Strip taps{2, tapStart, q.tapStride, q.tapTriple, q.weightChannel, get("weight")};
+    KernelBuilder::Values acc(before), w;
+    for (int64_t kx = 0; kx < kw; ++kx)
+      w.push_back(loadFrom(taps, kx, lanes, active));
+    for (int64_t column : order) {
+      auto use = [&](KernelBuilder::Values acc) {
+        Value d = loadFrom(in, column, lanes, active);
+        for (auto [p, sum] : llvm::enumerate(acc))
+          if (int64_t kx = tapOf(column, p); kx >= 0)
+            sum = arithmetic.multiplyAdd(d, w[kx], sum);
+        return acc;
+      };
+      auto guard = valid.find(column);
+      acc = guard == valid.end() ? use(acc) : guarded(guard->second, acc, use);
+    }
+    return acc;
   }
 
   /// if condition: acc = then(acc)
-  SmallVector<Value> guarded(Value condition, SmallVector<Value> acc,
-                             llvm::function_ref<SmallVector<Value>(SmallVector<Value>)> then) {
+  KernelBuilder::Values guarded(Value condition, KernelBuilder::Values acc,
+                                llvm::function_ref<KernelBuilder::Values(KernelBuilder::Values)> then) {
     auto branch = scf::IfOp::create(kb.b, kb.loc, ValueRange(acc).getTypes(), condition, /*addThenBlock=*/true,
                                     /*addElseBlock=*/true);
     OpBuilder::InsertionGuard guard(kb.b);
@@ -357,7 +359,7 @@ private:
     scf::YieldOp::create(kb.b, kb.loc, then(acc));
     kb.b.setInsertionPointToStart(branch.elseBlock());
     scf::YieldOp::create(kb.b, kb.loc, acc);
-    return SmallVector<Value>(branch.getResults());
+    return KernelBuilder::Values(branch.getResults());
   }
 
   const KernelDescription &kernel;

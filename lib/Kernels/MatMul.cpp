@@ -325,11 +325,7 @@ private:
     };
     const bool ahead = get("ahead");
     auto multiply = [&](Index c, Index from, Index to, ValueRange in) {
-      Index base = kb.mul(c, q.depth), nextChunk = kb.select(kb.less(c, kb.sub(q.chunks, 1)), kb.add(c, 1), 0);
-      if (ahead) { // this tile's share of the next columns, which come from far away
-        auto share = [&](Index row) { return kb.add(from, kb.div(kb.mul(kb.sub(row, row0), kb.sub(to, from)), rows)); };
-        kb.loop(share(first), share(kb.add(first, count)), 1, [&](Index k) { prefetchB(c, k, nextPanels, 2); });
-      }
+      Index base = kb.mul(c, q.depth);
       auto loadA = [&](int64_t r, Index k) {
         return arithmetic.spread(kb.load(a, {at[r], kb.add(base, k)}), kernel.types[1], tile.lanes);
       };
@@ -343,10 +339,23 @@ private:
               kernel.types[2]);
         return kb.loadVector(panel, {k, j * tile.lanes}, tile.lanes);
       };
-      auto fetch = [&](Index k) { prefetchB(nextChunk, k, 0, 2); }; // it lies apart from this one
-      if (form == bPacked && get("chunked"))
+      // The next chunk lies apart from this one; behind the last one come the next columns.
+      Value goesOn = kb.less(c, kb.sub(q.chunks, 1));
+      Index nextChunk = kb.select(goesOn, kb.add(c, 1), 0), nextChunkPanels = kb.select(goesOn, 0, nextPanels);
+      auto fetchChunk = [&](Index k) { prefetchB(nextChunk, k, nextChunkPanels, 2); };
+      auto part = [&](Index from, Index to, ValueRange in, llvm::function_ref<void(Index)> fetch) {
         return multiplyLoop(arithmetic, from, to, count, vectors, in, loadA, loadB, fetch);
-      return multiplyLoop(arithmetic, from, to, count, vectors, in, loadA, loadB);
+      };
+      llvm::function_ref<void(Index)> fetch = nullptr;
+      if (form == bPacked && get("chunked"))
+        fetch = fetchChunk;
+      if (!ahead)
+        return part(from, to, in, fetch);
+      // This tile's share of the next columns, which come from far away: one line a step, in as many steps.
+      auto share = [&](Index row) { return kb.div(kb.mul(kb.sub(row, row0), kb.sub(to, from)), rows); };
+      Index start = share(first), middle = kb.add(from, kb.sub(share(kb.add(first, count)), start));
+      auto fetchColumns = [&](Index k) { prefetchB(c, kb.add(k, start), nextPanels, 2); };
+      return part(middle, to, part(from, middle, in, fetchColumns), fetch);
     };
     auto chunks = [&](Index from, Index to, ValueRange in) {
       return kb.loop(from, to, 1, in, [&](Index c, ValueRange in) { return multiply(c, 0, q.depth, in); });

@@ -224,9 +224,11 @@ bool Epilogue::heavy(int limit) const {
 void Epilogue::tiles(Index rows, const TileShape &tile, int64_t vectors, Buffer stage,
                      llvm::function_ref<KernelBuilder::Values(Index, int64_t)> product,
                      llvm::function_ref<void(Index, Value, int64_t)> finish) {
-  const bool staged = heavy();
+  constexpr int longest = 12; // bodies that full tiles apply to registers
+  const bool fullDirect = !heavy(longest);
   auto micro = [&](Index first, int64_t count) {
     KernelBuilder::Values acc = product(first, count);
+    const bool staged = heavy() && !(fullDirect && count == tile.rows);
     for (int64_t r = 0; r < count; ++r)
       for (int64_t j = 0; j < vectors; ++j)
         if (staged)
@@ -235,8 +237,8 @@ void Epilogue::tiles(Index rows, const TileShape &tile, int64_t vectors, Buffer 
           finish(kb.add(first, r), acc[r * vectors + j], j);
   };
   auto after = [&](Index first, Index count) {
-    if (staged)
-      kb.loop(0, count, 1, [&](Index r) {
+    if (heavy())
+      kb.loop(0, fullDirect ? kb.select(kb.less(count, tile.rows), count, 0) : count, 1, [&](Index r) {
         for (int64_t j = 0; j < vectors; ++j)
           finish(kb.add(first, r), kb.loadVector(stage, {r, j * tile.lanes}, tile.lanes), j);
       });

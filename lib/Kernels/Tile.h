@@ -80,7 +80,8 @@ public:
   /// A body so long that a tile's accumulators go through memory, so that it is emitted once and not for each of them.
   bool heavy(int limit = 4) const;
   /// Goes through `rows` rows in tiles: `product(first, count)` gives the count * vectors accumulators of a tile,
-  /// `finish(row, acc, j)` stores vector j of a row. Through `stage` [tile.rows, tile.width()] where the body is heavy.
+  /// `finish(row, acc, j)` stores vector j of a row. Through `stage` [tile.rows, tile.width()] where the body is heavy;
+  /// full tiles do without, unless it is very long.
   void tiles(Index rows, const TileShape &tile, int64_t vectors, Buffer stage,
              llvm::function_ref<KernelBuilder::Values(Index, int64_t)> product,
              llvm::function_ref<void(Index, mlir::Value, int64_t)> finish);

@@ -10,8 +10,8 @@
 //   call   all of them at the start of each call, where that is at most 4 MiB and tiles are many
 //   fly    per block, tile of columns and chunk of channels, 0.2 to 0.4 MiB that stay in L2
 // A tile at the border is transformed from a patch into which its valid pixels were copied; a ragged output tile goes
-// through a patch, too (all do: the body is then emitted once). Planes are an odd number of cache lines apart, so that
-// the 36 lines of a transform do not fight for one set of L1.
+// through a patch, too (all do where the body is long or registers are few: it is then emitted once). Planes are an odd
+// number of cache lines apart, so that the 36 lines of a transform do not fight for one set of L1.
 //
 // The points are 0, 5/8, -5/8, 3/2, -3/2 and infinity: of the pairs tried (NumPy in float32 against float64, 96
 // channels) they round least, 1.4e-6 of the largest output where the usual 1 and 2 round 5.4e-6, at the same number of
@@ -315,14 +315,44 @@ private:
       if (!call)
         transformWeights(t, active, p, 0);
       kb.loop(0, planes, 1, [&](Index plane) {
-        if (!call)
-          fetchWeights(t, p, plane);
+        call ? fetchImages(t, active, t0, count, plane) : fetchWeights(t, p, plane);
         product(t, active, plane, p, count, first);
       });
     };
     part(0, true);
     kb.loop(1, q.parts, 1, [&](Index p) { part(p, false); });
     transformOutput(t, active, t0, count);
+  }
+
+  /// Brings 1/36 of what the block's end and the next block's start touch into L2: the block's outputs in these
+  /// columns, and with the first columns the input of as many tiles behind the block.
+  void fetchImages(Index t, int64_t active, Index t0, Index count, Index plane) {
+    auto share = [&](Index i) { return kb.div(kb.mul(i, count), planes); };
+    kb.loop(share(plane), share(kb.add(plane, 1)), 1, [&](Index i) {
+      Place here = place(kb.add(t0, i));
+      auto &walk = q.outs[0];
+      Buffer out = kb.view(0, {out4, out4, 1}, {walk.row, walk.pixel, walk.channel},
+                           kb.add(kb.add(kb.mul(here.image, walk.batch), kb.mul(kb.mul(t, tile.width()), walk.channel)),
+                                  kb.add(kb.mul(here.y, walk.row), kb.mul(here.x, walk.pixel))));
+      kb.loop(0, out4, 1, [&](Index r) {
+        for (int64_t c = 0; c < out4; ++c)
+          for (int64_t line = 0; line < active; line += 16)
+            kb.prefetch(out, {r, c, line}, true);
+      });
+      Index ahead = kb.add(t0, kb.add(count, i));
+      kb.ifThen(kb.both(kb.equal(t, 0), kb.less(ahead, q.tiles)), [&] {
+        Place next = place(ahead);
+        Index y = kb.sub(next.y, q.top), x = kb.sub(next.x, q.left);
+        Buffer in = kb.view(1, {in6, in6, q.channels}, {q.in.row, q.in.pixel, 1},
+                            kb.add(kb.mul(next.image, q.in.batch), kb.add(kb.mul(y, q.in.row), kb.mul(x, q.in.pixel))));
+        kb.loop(0, in6, 1, [&](Index r) {
+          kb.loop(0, q.channels, 16, [&](Index k) {
+            for (int64_t c = 0; c < out4; ++c) // the next tile reads the other two
+              kb.prefetch(in, {r, c, k});
+          });
+        });
+      });
+    });
   }
 
   /// Brings 1/36 of the weights of the next part (or the next columns' first) into L2: they come from memory.
@@ -382,21 +412,40 @@ private:
                                  column};
       };
       epilogue.setOperands(q.outs.size(), operand);
-      for (int64_t j = 0; j < vectors; ++j) {
+      auto pixels = [&](int64_t j) {
         std::vector<Line> x(in6);
         for (int64_t plane = 0; plane < planes; ++plane)
           x[plane / in6].push_back(kb.loadVector(m, {plane, i, j * tile.lanes}, tile.lanes));
-        auto result = twice(&WinogradEmitter::outputLine, x);
-        for (int64_t pixel = 0; pixel < out4 * out4; ++pixel)
-          kb.storeVector(result[pixel / out4][pixel % out4], stage, {pixel / out4, pixel % out4, j * tile.lanes});
-      }
-      kb.loop(0, kb.min(out4, kb.sub(q.height, p.y)), 1, [&](Index r) {
-        kb.loop(0, kb.min(out4, kb.sub(q.width, p.x)), 1, [&](Index c) {
-          for (int64_t j = 0; j < vectors; ++j)
-            epilogue.store(kb.loadVector(stage, {r, c, j * tile.lanes}, tile.lanes),
-                           {r, c, kb.add(column0, j * tile.lanes)}, std::min(tile.lanes, active - j * tile.lanes));
+        return twice(&WinogradEmitter::outputLine, x);
+      };
+      auto put = [&](Value v, Index r, Index c, int64_t j) {
+        epilogue.store(v, {r, c, kb.add(column0, j * tile.lanes)}, std::min(tile.lanes, active - j * tile.lanes));
+      };
+      auto direct = [&] {
+        for (int64_t j = 0; j < vectors; ++j) {
+          auto result = pixels(j);
+          for (int64_t pixel = 0; pixel < out4 * out4; ++pixel)
+            put(result[pixel / out4][pixel % out4], pixel / out4, pixel % out4, j);
+        }
+      };
+      Index down = kb.min(out4, kb.sub(q.height, p.y)), across = kb.min(out4, kb.sub(q.width, p.x));
+      auto staged = [&] {
+        for (int64_t j = 0; j < vectors; ++j) {
+          auto result = pixels(j);
+          for (int64_t pixel = 0; pixel < out4 * out4; ++pixel)
+            kb.storeVector(result[pixel / out4][pixel % out4], stage, {pixel / out4, pixel % out4, j * tile.lanes});
+        }
+        kb.loop(0, down, 1, [&](Index r) {
+          kb.loop(0, across, 1, [&](Index c) {
+            for (int64_t j = 0; j < vectors; ++j)
+              put(kb.loadVector(stage, {r, c, j * tile.lanes}, tile.lanes), r, c, j);
+          });
         });
-      });
+      };
+      if (epilogue.heavy() || kb.target.vectorRegisters < 32) // with few registers the pixels go through memory anyway
+        staged();
+      else
+        kb.ifThen(kb.both(kb.equal(down, out4), kb.equal(across, out4)), direct, staged);
     });
   }
 

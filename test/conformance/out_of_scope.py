@@ -16,7 +16,7 @@ import tempfile
 
 import onnx
 
-from export import nodes_of
+from export import ATOL, RTOL, nodes_of
 
 sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "models"))
 from models import quoted
@@ -83,7 +83,7 @@ def check(mrcc, folder, scratch):
     options = [o for name, path, _, _ in inputs for o in ("--input", f"{quoted(name)}={path}")]
     for value, path in zip(model.graph.output, expected):
         options += ["--expect", f"{quoted(value.name)}={path}"]
-    code, message = run(mrcc, "run", bundle, *options, "--rtol", "1e-3", "--atol", "1e-5")
+    code, message = run(mrcc, "run", bundle, *options, "--rtol", str(RTOL), "--atol", str(ATOL))
     return ("works", None) if code == 0 else (None, f"run: exit code {code}: {message.strip()}")
 
 

@@ -24,3 +24,15 @@ func.func @known(%x: tensor<4xf32>) -> tensor<?x?xf32> {
   %r = mrc.reshape %x, %p : (tensor<4xf32>, tensor<2xi64>) -> tensor<?x?xf32>
   return %r : tensor<?x?xf32>
 }
+
+// -----
+
+// A few bytes must not ask for all memory.
+// CHECK-LABEL: func.func @memory
+// CHECK: mrc.reduce
+func.func @memory() -> tensor<f32> {
+  %a = mrc.constant dense<1.0> : tensor<1048576x1048576xf32>
+  // expected-warning @+1 {{not folded: reduce would need 4398046511108 bytes}}
+  %r = mrc.reduce sum %a {axes = array<i64: 0, 1>, keepdims = false} : (tensor<1048576x1048576xf32>) -> tensor<f32>
+  return %r : tensor<f32>
+}

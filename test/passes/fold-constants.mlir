@@ -130,3 +130,34 @@ func.func @decided(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>, %row: tensor<3xf32>
   %c = mrc.select %yes, %row, %y : (tensor<2x1xi1>, tensor<3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
   return %a, %b, %c : tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>
 }
+
+// -----
+
+// Quantised weights stay integers; a zero point a channel has one dim and folds.
+// CHECK-LABEL: func.func @weights
+// CHECK: mrc.cast %{{.*}} : (tensor<2x3xi8>) -> tensor<2x3xf32>
+// CHECK-NOT: mrc.cast
+func.func @weights(%x: tensor<4x2xf32>) -> (tensor<4x3xf32>, tensor<3xi32>) {
+  %w = mrc.constant dense<[[1, 2, 3], [4, 5, 6]]> : tensor<2x3xi8>
+  %z = mrc.constant dense<[1, 2, 3]> : tensor<3xi8>
+  %scale = mrc.constant dense<0.5> : tensor<f32>
+  %f = mrc.cast %w {to = f32} : (tensor<2x3xi8>) -> tensor<2x3xf32>
+  %s = mrc.binary mul %f, %scale : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  %y = mrc.matmul %x, %s : (tensor<4x2xf32>, tensor<2x3xf32>) -> tensor<4x3xf32>
+  %o = mrc.cast %z {to = i32} : (tensor<3xi8>) -> tensor<3xi32>
+  return %y, %o : tensor<4x3xf32>, tensor<3xi32>
+}
+
+// -----
+
+// But for a transposed convolution, whose weights are flipped before they are packed.
+// CHECK-LABEL: func.func @transposed
+// CHECK-NOT: mrc.cast
+func.func @transposed(%x: tensor<1x4x4x2xf32>, %n: none) -> tensor<?x?x?x?xf32> {
+  %w = mrc.constant dense<[[[[1, 2], [3, 4]]], [[[5, 6], [7, 8]]]]> : tensor<2x1x2x2xi8>
+  %scale = mrc.constant dense<0.5> : tensor<f32>
+  %f = mrc.cast %w {to = f32} : (tensor<2x1x2x2xi8>) -> tensor<2x1x2x2xf32>
+  %s = mrc.binary mul %f, %scale : (tensor<2x1x2x2xf32>, tensor<f32>) -> tensor<2x1x2x2xf32>
+  %y = mrc.conv_transpose %x, %s, %n {strides = array<i64: 2, 2>, dilations = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, output_padding = array<i64: 0, 0>, group = 1 : i64} : (tensor<1x4x4x2xf32>, tensor<2x1x2x2xf32>, none) -> tensor<?x?x?x?xf32>
+  return %y : tensor<?x?x?x?xf32>
+}

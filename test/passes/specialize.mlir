@@ -108,3 +108,13 @@ func.func @fixed(%x: tensor<1x32x32x4xf32>) -> tensor<1x64x32x4xf32> {
       : (tensor<1x32x32x4xf32>, none, tensor<4xf32>, none) -> tensor<1x64x32x4xf32>
   return %r : tensor<1x64x32x4xf32>
 }
+
+// -----
+
+// The dims of packed elements fold although no elements are known.
+// CHECK-LABEL: func.func @packed
+// CHECK: mrc.constant dense<[1, 8, 6, 4]> : tensor<4xi64>
+func.func @packed(%x: tensor<?x?x?x4xi4>) -> tensor<4xi64> {
+  %s = mrc.shape %x : (tensor<?x?x?x4xi4>) -> tensor<4xi64>
+  return %s : tensor<4xi64>
+}

@@ -254,6 +254,33 @@ TEST_CASE("handles and structs that are wrong") {
   mrcc_model_free(model);
 }
 
+TEST_CASE("the C++ interface counts a tensor's bytes by its element type") {
+  auto bytes = [](mrcc_dtype dtype, std::vector<int64_t> dims) {
+    char data = 0;
+    return Tensor("x", &data, dtype, dims.data(), dims.size()).get().bytes;
+  };
+  for (mrcc_dtype dtype : {MRCC_F64, MRCC_I64, MRCC_U64})
+    CHECK(bytes(dtype, {3, 5}) == 120);
+  for (mrcc_dtype dtype : {MRCC_F32, MRCC_I32, MRCC_U32})
+    CHECK(bytes(dtype, {3, 5}) == 60);
+  for (mrcc_dtype dtype : {MRCC_F16, MRCC_BF16, MRCC_I16, MRCC_U16})
+    CHECK(bytes(dtype, {3, 5}) == 30);
+  for (mrcc_dtype dtype :
+       {MRCC_I8, MRCC_U8, MRCC_BOOL, MRCC_F8E4M3FN, MRCC_F8E4M3FNUZ, MRCC_F8E5M2, MRCC_F8E5M2FNUZ, MRCC_F8E8M0})
+    CHECK(bytes(dtype, {3, 5}) == 15);
+  for (mrcc_dtype dtype : {MRCC_I4, MRCC_U4, MRCC_F4E2M1}) { // two a byte, the last byte is full or half full
+    CHECK(bytes(dtype, {3, 5}) == 8);
+    CHECK(bytes(dtype, {4, 4}) == 8);
+    CHECK(bytes(dtype, {}) == 1);
+  }
+  for (mrcc_dtype dtype : {MRCC_I2, MRCC_U2}) { // four a byte
+    CHECK(bytes(dtype, {3, 5}) == 4);
+    CHECK(bytes(dtype, {4, 4}) == 4);
+    CHECK(bytes(dtype, {1}) == 1);
+  }
+  CHECK(bytes(MRCC_F32, {3, 0}) == 0);
+}
+
 TEST_CASE("a tensor of more dims than the C++ interface holds is refused") {
   Folder folder;
   write(folder / "a.mrcb", Contents({{4, 4}}));

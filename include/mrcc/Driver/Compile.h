@@ -58,6 +58,8 @@ public:
 
   /// Reads the model; `model()` is known afterwards.
   llvm::Error read(const std::string &path);
+  /// The same from memory; external data is looked for in `folder`.
+  llvm::Error read(llvm::ArrayRef<uint8_t> bytes, const std::string &folder, const std::string &name);
   const ModelInfo &model() const;
   /// Imports with all dims that `shapes` (all variants) disagree on, or that the file leaves open, dynamic. Where that
   /// is not enough to know the graph, import and simplify become part of addVariants (isPerResolution).
@@ -79,6 +81,7 @@ public:
 
 private:
   struct State;
+  llvm::Error take(llvm::function_ref<llvm::Expected<ModelHandle>()> read);
   llvm::Expected<ImportOptions> openDims(llvm::ArrayRef<VariantShapes> shapes) const;
   ImportOptions boundDims(const VariantShapes &shapes) const;
   std::unique_ptr<State> state;

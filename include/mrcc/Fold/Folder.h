@@ -17,7 +17,8 @@ namespace mrcc {
 /// - tables made from little, such as position grids and anchors (operands' sources of at most `largestSmall` bytes, a
 ///   result of at most `largestTable`): yes, unless the op only repeats or converts elements;
 /// - the rest (a broadcast, a big range, a cast to a wider type): no. Ops that repeat stay, but what is computed from
-///   their values may still fold.
+///   their values may still fold;
+/// - the cast of integers of at most 8 bits with two dims or more, quantised weights: no, however small they are.
 class Folder {
 public:
   static constexpr int64_t largestSmall = 4096, largestTable = 1 << 20;

@@ -70,5 +70,8 @@ std::optional<int64_t> rangeLength(double start, double limit, double delta);
 std::string dimsText(llvm::ArrayRef<int64_t> dims); // 1x3x?x4; "scalar" for rank 0
 /// An error at `op` that names op and ONNX nodes: "'mrc.concat' op of node 'Concat_7': ".
 mlir::InFlightDiagnostic shapeError(mlir::Operation *op);
+/// A shapeError's message at `loc` without op and nodes, for messages that name the node themselves; any other message
+/// as it is.
+llvm::StringRef reasonOf(llvm::StringRef message, mlir::Location loc);
 
 } // namespace mrcc

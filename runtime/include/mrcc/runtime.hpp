@@ -104,7 +104,7 @@ public:
     tensor.rank = uint32_t(rank);
     if (rank > maxRank)
       return; // get() has no dims then
-    size_t bits = dtype == MRCC_I4 || dtype == MRCC_U4 ? 4 : 8 * elementBytes(dtype);
+    size_t bits = elementBits(dtype);
     for (size_t i = 0; i < rank; ++i) {
       this->dims[i] = dims[i];
       bits *= size_t(dims[i]);
@@ -121,25 +121,33 @@ public:
     return result;
   }
 
-  static constexpr size_t elementBytes(mrcc_dtype dtype) {
+  /// Bits of one element; 0 for MRCC_NONE. Below 8 several share a byte, and a tensor ends in a whole byte.
+  static constexpr size_t elementBits(mrcc_dtype dtype) {
     switch (dtype) {
     case MRCC_F64:
     case MRCC_I64:
     case MRCC_U64:
-      return 8;
+      return 64;
     case MRCC_F32:
     case MRCC_I32:
     case MRCC_U32:
-      return 4;
+      return 32;
     case MRCC_F16:
     case MRCC_BF16:
     case MRCC_I16:
     case MRCC_U16:
+      return 16;
+    case MRCC_I4:
+    case MRCC_U4:
+    case MRCC_F4E2M1:
+      return 4;
+    case MRCC_I2:
+    case MRCC_U2:
       return 2;
     case MRCC_NONE:
       return 0;
     default:
-      return 1;
+      return 8;
     }
   }
 
