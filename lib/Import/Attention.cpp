@@ -20,7 +20,7 @@ static Value joinHeads(NodeContext &c, Value v) { return c.reshape(c.transpose(v
 static Value repeatHeads(NodeContext &c, Value v, int64_t times) {
   if (times == 1)
     return v;
-  Dim b = c.dimOf(v, 0), h = c.dimOf(v, 1), s = c.dimOf(v, 2), d = c.dimOf(v, 3);
+  Extent b = c.dimOf(v, 0), h = c.dimOf(v, 1), s = c.dimOf(v, 2), d = c.dimOf(v, 3);
   Value wide = c.make<ExpandOp>(c.unsqueeze(v, 2), c.shape({b, h, times, s, d}));
   return c.reshapeTo(wide, {b, c.product({h, times}), s, d});
 }

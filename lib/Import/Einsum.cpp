@@ -27,7 +27,7 @@ private:
   void reduceTo(Term &term, StringRef needed);
   Term join(Term a, Term b, StringRef needed);
   Value arrange(const Term &term, StringRef labels);
-  Dim dimOf(const Term &term, char label) { return c.dimOf(term.value, int64_t(term.labels.find(label))); }
+  Extent dimOf(const Term &term, char label) { return c.dimOf(term.value, int64_t(term.labels.find(label))); }
 
   NodeContext &c;
   std::vector<Term> terms;
@@ -137,14 +137,14 @@ Term Einsum::join(Term a, Term b, StringRef needed) {
       right += l;
   // A dimension of 1 broadcasts against the other side's: as a batch label of a matmul it does so by itself when it
   // stands alone, so batch labels keep a dimension each.
-  SmallVector<Dim> aBatch, bBatch, aSizes, bSizes;
+  SmallVector<Extent> aBatch, bBatch, aSizes, bSizes;
   for (char l : batch) {
     aBatch.push_back(dimOf(a, l));
     bBatch.push_back(dimOf(b, l));
   }
-  auto matrix = [&](const Term &t, const std::string &rows, const std::string &columns, SmallVector<Dim> dims,
-                    SmallVectorImpl<Dim> &sizes) {
-    SmallVector<Dim> rowDims, columnDims;
+  auto matrix = [&](const Term &t, const std::string &rows, const std::string &columns, SmallVector<Extent> dims,
+                    SmallVectorImpl<Extent> &sizes) {
+    SmallVector<Extent> rowDims, columnDims;
     for (char l : rows)
       rowDims.push_back(dimOf(t, l));
     for (char l : columns)
@@ -156,7 +156,7 @@ Term Einsum::join(Term a, Term b, StringRef needed) {
   };
   Value x = matrix(a, left, inner, aBatch, aSizes), y = matrix(b, inner, right, bBatch, bSizes);
   Value product = c.make<MatMulOp>(x, y);
-  SmallVector<Dim> dims;
+  SmallVector<Extent> dims;
   for (size_t i = 0; i < batch.size(); ++i)
     dims.push_back(c.dimOf(product, int64_t(i)));
   dims.append(aSizes);

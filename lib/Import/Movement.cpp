@@ -132,7 +132,7 @@ template <bool toSpace> static void blocks(NodeContext &c) {
   if (ShapedType::isDynamic(channels))
     return c.unsupported("the number of channels is not known");
   bool dcr = mode == "DCR";
-  Dim n = c.dimOf(v, 0), h = c.dimOf(v, 2), w = c.dimOf(v, 3);
+  Extent n = c.dimOf(v, 0), h = c.dimOf(v, 2), w = c.dimOf(v, 3);
   if (toSpace) {
     if (channels % (block * block))
       return c.invalid(Twine(channels) + " channels are not divisible by blocksize " + Twine(block) + " squared");
@@ -141,7 +141,9 @@ template <bool toSpace> static void blocks(NodeContext &c) {
     Value moved = c.transpose(split, dcr ? ArrayRef<int64_t>{0, 3, 4, 1, 5, 2} : ArrayRef<int64_t>{0, 1, 4, 2, 5, 3});
     return c.result(c.reshapeTo(moved, {n, rest, c.product({h, block}), c.product({w, block})}));
   }
-  auto part = [&](Dim d) { return d.isKnown() ? Dim(d.value / block) : Dim(c.div(d.tensor, c.constant(block))); };
+  auto part = [&](Extent d) {
+    return d.isKnown() ? Extent(d.value / block) : Extent(c.div(d.tensor, c.constant(block)));
+  };
   for (int64_t axis : {2, 3})
     if (int64_t d = c.dim(v, axis); !ShapedType::isDynamic(d) && d % block)
       return c.invalid("dimension " + Twine(axis) + " of " + Twine(d) + " is not divisible by blocksize " +

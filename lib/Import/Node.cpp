@@ -234,15 +234,15 @@ Value NodeContext::transpose(Value v, ArrayRef<int64_t> perm) {
   return v;
 }
 
-Value NodeContext::reshapeTo(Value v, ArrayRef<Dim> dims) {
-  SmallVector<Dim> list(dims);
+Value NodeContext::reshapeTo(Value v, ArrayRef<Extent> dims) {
+  SmallVector<Extent> list(dims);
   SmallVector<size_t> open; // a single unknown dimension is what -1 is for, and the shape becomes a constant
   for (auto [i, d] : llvm::enumerate(list))
     if (!d.isKnown())
       open.push_back(i);
-  bool zero = llvm::any_of(list, [](const Dim &d) { return d.isKnown() && d.value == 0; });
+  bool zero = llvm::any_of(list, [](const Extent &d) { return d.isKnown() && d.value == 0; });
   if (open.size() == 1 && !zero)
-    list[open[0]] = Dim(-1);
+    list[open[0]] = Extent(-1);
   return make<ReshapeOp>(v, shape(list), zero);
 }
 
@@ -250,17 +250,17 @@ Value NodeContext::slice(Value v, int64_t axis, int64_t begin, int64_t end, int6
   return make<SliceOp>(v, constant(begin), constant(end), constant(axis), constant(step));
 }
 
-Dim NodeContext::dimOf(Value v, int64_t i) {
+Extent NodeContext::dimOf(Value v, int64_t i) {
   int64_t known = dim(v, i);
   if (!ShapedType::isDynamic(known))
     return known;
   return make<ShapeOp>(v, uint64_t(i), builder.getI64IntegerAttr(i + 1));
 }
 
-Dim NodeContext::product(ArrayRef<Dim> dims) {
+Extent NodeContext::product(ArrayRef<Extent> dims) {
   int64_t known = 1;
   Value open;
-  for (const Dim &d : dims) {
+  for (const Extent &d : dims) {
     if (d.isKnown())
       known = times(known, d.value);
     else
@@ -271,7 +271,7 @@ Dim NodeContext::product(ArrayRef<Dim> dims) {
   return known == 1 ? open : binary(BinaryKind::mul, open, constant(known));
 }
 
-Value NodeContext::shape(ArrayRef<Dim> dims) {
+Value NodeContext::shape(ArrayRef<Extent> dims) {
   SmallVector<Value> parts;
   SmallVector<int64_t> run;
   auto flush = [&] {
@@ -279,7 +279,7 @@ Value NodeContext::shape(ArrayRef<Dim> dims) {
       parts.push_back(constant(run));
     run.clear();
   };
-  for (const Dim &d : dims) {
+  for (const Extent &d : dims) {
     if (d.isKnown()) {
       run.push_back(d.value);
       continue;
@@ -293,7 +293,7 @@ Value NodeContext::shape(ArrayRef<Dim> dims) {
   return parts.size() == 1 ? parts[0] : concat(parts, 0);
 }
 
-Value NodeContext::range(Dim count) {
+Value NodeContext::range(Extent count) {
   Value zero = makeScalar(builder, loc, builder.getI64Type(), 0),
         one = makeScalar(builder, loc, builder.getI64Type(), 1);
   Value limit =
@@ -301,7 +301,7 @@ Value NodeContext::range(Dim count) {
   return make<RangeOp>(zero, limit, one);
 }
 
-Value NodeContext::number(Dim value, Type element) {
+Value NodeContext::number(Extent value, Type element) {
   return value.isKnown() ? makeScalar(builder, loc, element, double(value.value)) : cast(value.tensor, element);
 }
 

@@ -13,9 +13,9 @@
 namespace mrcc {
 
 /// A dimension: a number, or an i64 tensor of one element that holds it.
-struct Dim {
-  Dim(int64_t value) : value(value) {}
-  Dim(mlir::Value tensor) : tensor(tensor) {}
+struct Extent {
+  Extent(int64_t value) : value(value) {}
+  Extent(mlir::Value tensor) : tensor(tensor) {}
   bool isKnown() const { return !tensor; }
   int64_t value = 0;
   mlir::Value tensor;
@@ -103,7 +103,7 @@ public:
   mlir::Value cast(mlir::Value v, mlir::Type to, bool saturate = true, llvm::StringRef roundMode = "up");
   mlir::Value transpose(mlir::Value v, llvm::ArrayRef<int64_t> perm); // v itself for the identity
   mlir::Value reshape(mlir::Value v, llvm::ArrayRef<int64_t> dims) { return make<ReshapeOp>(v, constant(dims)); }
-  mlir::Value reshapeTo(mlir::Value v, llvm::ArrayRef<Dim> dims);
+  mlir::Value reshapeTo(mlir::Value v, llvm::ArrayRef<Extent> dims);
   mlir::Value unsqueeze(mlir::Value v, llvm::ArrayRef<int64_t> axes) { return make<UnsqueezeOp>(v, axes); }
   mlir::Value squeeze(mlir::Value v, llvm::ArrayRef<int64_t> axes) {
     return make<SqueezeOp>(v, builder.getDenseI64ArrayAttr(axes));
@@ -114,13 +114,13 @@ public:
     return make<ReduceOp>(kind, v, axes, keepdims);
   }
   mlir::Value shapeOf(mlir::Value v) { return make<ShapeOp>(v); }
-  Dim dimOf(mlir::Value v, int64_t i);
-  Dim product(llvm::ArrayRef<Dim> dims);
-  mlir::Value shape(llvm::ArrayRef<Dim> dims); // an i64 tensor of these dims
+  Extent dimOf(mlir::Value v, int64_t i);
+  Extent product(llvm::ArrayRef<Extent> dims);
+  mlir::Value shape(llvm::ArrayRef<Extent> dims); // an i64 tensor of these dims
   mlir::Value fill(mlir::Value shape, mlir::Value value) { return make<FillOp>(shape, value); }
-  mlir::Value range(Dim count);                      // 0, 1, ... as i64
-  mlir::Value number(Dim value, mlir::Type element); // a tensor that broadcasts: rank 0 or 1
-  mlir::Value swapLast(mlir::Value v);               // the last two dimensions exchanged
+  mlir::Value range(Extent count);                      // 0, 1, ... as i64
+  mlir::Value number(Extent value, mlir::Type element); // a tensor that broadcasts: rank 0 or 1
+  mlir::Value swapLast(mlir::Value v);                  // the last two dimensions exchanged
   /// Channels last and back: [N, C, spatial...] <-> [N, spatial..., C].
   mlir::Value toChannelsLast(mlir::Value v);
   mlir::Value toChannelsFirst(mlir::Value v);

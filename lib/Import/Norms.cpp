@@ -115,7 +115,7 @@ static void lrn(NodeContext &c) {
   int64_t size = c.integer("size", 0), rank = c.rank(x);
   if (size < 1 || size > INT16_MAX || rank < 2)
     return c.invalid("size " + Twine(size) + ", rank " + Twine(rank));
-  SmallVector<Dim> dims, rest;
+  SmallVector<Extent> dims, rest;
   for (int64_t i = 0; i < rank; ++i)
     dims.push_back(c.dimOf(x, i));
   rest.append(dims.begin() + 2, dims.end());

@@ -20,16 +20,16 @@ static Value spread(NodeContext &c, Value v, Value x, int64_t axis, int64_t bloc
   }
   if (!block || c.rank(v) != rank)
     return c.invalid("scale of rank " + Twine(c.rank(v)) + ", block_size " + Twine(block)), v;
-  SmallVector<Dim> wide, merged;
+  SmallVector<Extent> wide, merged;
   for (int64_t i = 0; i < rank; ++i) {
-    Dim d = c.dimOf(v, i);
+    Extent d = c.dimOf(v, i);
     wide.push_back(d);
     merged.push_back(i == axis ? c.product({d, block}) : d);
     if (i == axis)
       wide.push_back(block);
   }
   Value blocks = c.reshapeTo(c.make<ExpandOp>(c.unsqueeze(v, axis + 1), c.shape(wide)), merged);
-  Dim length = c.dimOf(x, axis);
+  Extent length = c.dimOf(x, axis);
   if (length.isKnown() && merged[axis].isKnown() && length.value == merged[axis].value)
     return blocks;
   return c.make<SliceOp>(blocks, c.constant(0), c.shape(length), c.constant(axis),

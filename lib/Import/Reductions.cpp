@@ -48,7 +48,7 @@ static void flattened(NodeContext &c, llvm::function_ref<Value(Value, int64_t)> 
     return c.result(along(v, axis));
   Value flat = c.make<FlattenOp>(v, axis);
   Value done = along(flat, 1);
-  SmallVector<Dim> dims;
+  SmallVector<Extent> dims;
   for (int64_t i = 0; i < rank; ++i)
     dims.push_back(c.dimOf(v, i));
   c.result(c.reshapeTo(done, dims));

@@ -166,7 +166,7 @@ static void affineGrid(NodeContext &c) {
   }
   coordinates.push_back(c.fill(c.constant(shape), c.scalar(1, theta)));
   Value points = c.reshape(c.concat(coordinates, spatial), {-1, spatial + 1});
-  SmallVector<Dim> result{c.dimOf(theta, 0)};
+  SmallVector<Extent> result{c.dimOf(theta, 0)};
   for (int64_t d : dims)
     result.push_back(d);
   result.push_back(spatial);
@@ -240,12 +240,12 @@ static void deformConv(NodeContext &c) {
   int64_t taps = c.times(kh, kw), channels = c.times(inputs, group), each = channels / parts;
   if (taps > mostTaps || channels % parts)
     return c.invalid(Twine(taps) + " places a window, " + Twine(channels) + " channels, offset_group " + Twine(parts));
-  Dim n = c.dimOf(x, 0), h = c.dimOf(x, 2), v = c.dimOf(x, 3), oh = c.dimOf(offset, 2), ow = c.dimOf(offset, 3);
+  Extent n = c.dimOf(x, 0), h = c.dimOf(x, 2), v = c.dimOf(x, 3), oh = c.dimOf(offset, 2), ow = c.dimOf(offset, 3);
   Type type = c.element(offset);
   Value image = c.toChannelsLast(c.reshapeTo(x, {c.product({n, parts}), each, h, v})); // [N parts, H, W, each]
   Value moved = c.reshapeTo(offset, {c.product({n, parts}), taps, 2, oh, ow});
   auto places = [&](int64_t d) { // [N parts, taps, oh, ow]
-    Dim size = d ? ow : oh;
+    Extent size = d ? ow : oh;
     Value base = c.add(c.mul(c.cast(c.range(size), type), double(w.strides[d])), -double(w.pads[d]));
     base = d ? base : c.unsqueeze(base, 1); // [oh, 1] or [ow]
     SmallVector<float> shifts;
@@ -292,7 +292,7 @@ static void col2Im(NodeContext &c) {
   if (columns * taps > int64_t(1) << 24) // the weights made below
     return c.unsupported(Twine(columns) + " rows with blocks of " + Twine(taps) + " elements");
   int64_t channels = columns / taps;
-  SmallVector<Dim> dims{c.dimOf(x, 0), columns};
+  SmallVector<Extent> dims{c.dimOf(x, 0), columns};
   SmallVector<int64_t> extra;
   for (int64_t d = 0; d < spatial; ++d) {
     int64_t reach = w.dilations[d] * ((*block)[d] - 1) + 1;
@@ -325,12 +325,12 @@ static void maxUnpool(NodeContext &c) {
   Window w = readWindow(c, spatial);
   if (!c || w.kernel.empty())
     return c.missing("kernel_shape");
-  SmallVector<Dim> dims{c.dimOf(x, 0), c.dimOf(x, 1)};
+  SmallVector<Extent> dims{c.dimOf(x, 0), c.dimOf(x, 1)};
   for (int64_t d = 0; d < spatial; ++d) {
-    Dim in = c.dimOf(x, d + 2);
+    Extent in = c.dimOf(x, d + 2);
     int64_t rest = w.kernel[d] - w.pads[d] - w.pads[d + spatial] - w.strides[d];
-    dims.push_back(in.isKnown() ? Dim(c.times(in.value, w.strides[d]) + rest)
-                                : Dim(c.add(c.mul(in.tensor, c.constant(w.strides[d])), c.constant(rest))));
+    dims.push_back(in.isKnown() ? Extent(c.times(in.value, w.strides[d]) + rest)
+                                : Extent(c.add(c.mul(in.tensor, c.constant(w.strides[d])), c.constant(rest))));
   }
   Value zeros = c.fill(c.shape(c.product(dims)), c.scalar(0, x));
   Value flat = c.make<ScatterElementsOp>(ScatterKind::none, zeros, c.reshape(indices, -1), c.reshape(x, -1), 0);

@@ -16,7 +16,7 @@ struct Complex {
 
 /// cos and sin of 2 pi m k / length for m < rows, k < columns. m k is reduced modulo the length first: angles stay
 /// small.
-static Complex twiddles(NodeContext &c, Dim rows, Dim columns, Dim length, Type type) {
+static Complex twiddles(NodeContext &c, Extent rows, Extent columns, Extent length, Type type) {
   Type f64 = c.builder.getF64Type();
   Value product = c.mul(c.unsqueeze(c.range(rows), 1), c.unsqueeze(c.range(columns), 0));
   product = c.binary(BinaryKind::mod, product, c.number(length, c.builder.getI64Type()));
@@ -28,7 +28,7 @@ static Value plus(NodeContext &c, Value a, Value b) { return !a ? b : !b ? a : c
 static Value minus(NodeContext &c, Value a, Value b) { return !b ? a : !a ? c.unary(UnaryKind::neg, b) : c.sub(a, b); }
 
 /// The transform along the last dimension of x, of `bins` results.
-static Complex transform(NodeContext &c, Complex x, Dim rows, Dim bins, Dim length, bool inverse) {
+static Complex transform(NodeContext &c, Complex x, Extent rows, Extent bins, Extent length, bool inverse) {
   Complex w = twiddles(c, rows, bins, length, c.element(x.real));
   auto times = [&](Value v, Value matrix) { return v ? c.make<MatMulOp>(v, matrix) : Value(); };
   Value rc = times(x.real, w.real), rs = times(x.real, w.imaginary);
@@ -40,17 +40,17 @@ static Complex transform(NodeContext &c, Complex x, Dim rows, Dim bins, Dim leng
 }
 
 /// Cuts or pads with zeros along the last dimension.
-static Value fit(NodeContext &c, Value v, Dim length) {
+static Value fit(NodeContext &c, Value v, Extent length) {
   int64_t last = c.rank(v) - 1;
-  Dim have = c.dimOf(v, last);
+  Extent have = c.dimOf(v, last);
   if (have.isKnown() && length.isKnown() && have.value == length.value)
     return v;
   Value more = c.sub(c.shape(length), c.shape(have));
   return c.make<PadOp>(PadMode::constant, v, c.concat({c.constant(0), more}, 0), c.none(), c.constant(last));
 }
 
-static Dim half(NodeContext &c, Dim d) { // d / 2 + 1
-  return d.isKnown() ? Dim(d.value / 2 + 1) : Dim(c.add(c.div(d.tensor, c.constant(2)), c.constant(1)));
+static Extent half(NodeContext &c, Extent d) { // d / 2 + 1
+  return d.isKnown() ? Extent(d.value / 2 + 1) : Extent(c.add(c.div(d.tensor, c.constant(2)), c.constant(1)));
 }
 
 static SmallVector<int64_t> lastSwappedWith(int64_t axis, int64_t rank) {
@@ -62,7 +62,7 @@ static SmallVector<int64_t> lastSwappedWith(int64_t axis, int64_t rank) {
 }
 
 /// v has its real and imaginary parts (or the real one alone) in the last dimension.
-static Value fourier(NodeContext &c, Value v, int64_t axis, std::optional<Dim> length, bool inverse, bool oneSided) {
+static Value fourier(NodeContext &c, Value v, int64_t axis, std::optional<Extent> length, bool inverse, bool oneSided) {
   int64_t rank = c.rank(v), parts = c.dim(v, rank - 1);
   if (rank < 2 || axis == rank - 1 || (parts != 1 && parts != 2))
     return c.invalid("rank " + Twine(rank) + ", axis " + Twine(axis) + ", " + Twine(parts) + " parts"), v;
@@ -73,13 +73,13 @@ static Value fourier(NodeContext &c, Value v, int64_t axis, std::optional<Dim> l
     Value y = c.unsqueeze(c.transpose(real, perm), rank - 1);
     return imaginary ? c.concat({y, c.unsqueeze(c.transpose(imaginary, perm), rank - 1)}, rank - 1) : y;
   };
-  Dim given = c.dimOf(v, axis);
+  Extent given = c.dimOf(v, axis);
   if (inverse &&
       oneSided) { // half a spectrum -> real numbers: all bins but the first (and an even length's last) count twice
-    Dim n = length            ? *length
-            : given.isKnown() ? Dim(2 * (given.value - 1))
-                              : Dim(c.mul(c.sub(given.tensor, c.constant(1)), c.constant(2)));
-    Dim bins = half(c, n);
+    Extent n = length            ? *length
+               : given.isKnown() ? Extent(2 * (given.value - 1))
+                                 : Extent(c.mul(c.sub(given.tensor, c.constant(1)), c.constant(2)));
+    Extent bins = half(c, n);
     Value at = c.range(bins), twice = c.mul(at, c.constant(2));
     Value once = c.binary(BinaryKind::logical_or, c.binary(BinaryKind::eq, at, 0.0),
                           c.binary(BinaryKind::eq, twice, c.number(n, c.builder.getI64Type())));
@@ -87,17 +87,17 @@ static Value fourier(NodeContext &c, Value v, int64_t axis, std::optional<Dim> l
     auto weighted = [&](Value p) { return p ? c.mul(fit(c, p, bins), weight) : p; };
     return output(transform(c, {weighted(x.real), weighted(x.imaginary)}, bins, n, n, true).real, nullptr);
   }
-  Dim n = length ? *length : given;
+  Extent n = length ? *length : given;
   Complex fitted{fit(c, x.real, n), x.imaginary ? fit(c, x.imaginary, n) : nullptr};
   Complex y = transform(c, fitted, n, oneSided ? half(c, n) : n, n, inverse);
   return output(y.real, y.imaginary);
 }
 
-static std::optional<Dim> lengthOperand(NodeContext &c, size_t i) {
+static std::optional<Extent> lengthOperand(NodeContext &c, size_t i) {
   if (!c.given(i))
     return std::nullopt;
   auto known = c.constantIntegers(i, "dft_length");
-  return known && known->size() == 1 ? std::optional(Dim((*known)[0])) : std::nullopt;
+  return known && known->size() == 1 ? std::optional(Extent((*known)[0])) : std::nullopt;
 }
 
 static void dft(NodeContext &c) {
@@ -116,7 +116,7 @@ static void dft(NodeContext &c) {
 static void stft(NodeContext &c) {
   Value signal = c.in(0);
   auto step = c.constantIntegers(1, "frame_step");
-  std::optional<Dim> frame = lengthOperand(c, 3);
+  std::optional<Extent> frame = lengthOperand(c, 3);
   if (!frame && c.given(2))
     frame = c.dimOf(c.in(2), 0);
   if (!step || step->size() != 1 || !frame || c.rank(signal) != 3)
