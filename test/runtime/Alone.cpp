@@ -1,10 +1,8 @@
-// The runtime in a program that links nothing else: counts allocations and locks of warm calls, looks at resident
-// memory, and measures what a call and a shared step cost. Usage: mrcc-runtime-alone FOLDER, made by
-// mrcc-make-test-bundles.
+// The runtime in a program that links nothing else: counts allocations and locks of warm calls and looks at resident
+// memory. Usage: mrcc-runtime-alone FOLDER, made by mrcc-make-test-bundles. What calls cost is in
+// test/bench/runtime.cpp.
 #include "mrcc/runtime.hpp"
-#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -109,17 +107,6 @@ static mrcc::Model openModel(const std::string &path) {
   return std::move(*model);
 }
 
-static double median(mrcc::Context &context, Buffers &b, int64_t h, int64_t w) {
-  std::vector<double> times;
-  for (int i = 0; i < 301; ++i) {
-    auto before = std::chrono::steady_clock::now();
-    run(context, b, h, w);
-    times.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - before).count());
-  }
-  std::nth_element(times.begin(), times.begin() + 150, times.end());
-  return times[150];
-}
-
 // ---- Tests ----
 
 static void warmCalls(const std::string &folder, Buffers &b) {
@@ -168,28 +155,12 @@ static void flatMemory(const std::string &folder, Buffers &b) {
         "it is the constants, one workspace and less than 1 MiB");
 }
 
-static void costs(const std::string &folder, Buffers &b) {
-  mrcc::Model steps = openModel(folder + "/steps.mrcb"), parallel = openModel(folder + "/parallel.mrcb");
-  // Kernels of 384 values are so small that their time counts as overhead here.
-  mrcc::Context one = makeContext(steps, 1);
-  const double call = median(one, b, 8, 16);
-  std::printf("     a call of 102 small steps at one thread: %.1f us\n", call);
-  mrcc_set_threads(2, nullptr);
-  mrcc::Context alone = makeContext(parallel, 1), two = makeContext(parallel, 2);
-  for (auto [h, w] : {std::pair<int64_t, int64_t>{1, 16}, {64, 64}}) {
-    const double serial = median(alone, b, h, w), shared = median(two, b, h, w);
-    std::printf("     102 steps of %d values: %.1f us at one thread, %.1f us shared by two: %.2f us a step over half\n",
-                int(3 * h * w), serial, shared, (shared - serial / 2) / 102);
-  }
-}
-
 int main(int argc, char **argv) {
   if (argc != 2)
     return 2;
   Buffers b;
   warmCalls(argv[1], b);
   flatMemory(argv[1], b);
-  costs(argv[1], b);
   std::printf("%s\n", failures ? "FAILED" : "passed");
   return failures != 0;
 }
