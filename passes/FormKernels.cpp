@@ -51,9 +51,8 @@ void joinLocations(Operation *into, Operation *from) {
 /// `mostWork`: by then memory traffic is no longer what it waits for, and compile time grows with the square of a body.
 int64_t workOf(const Expr &body) {
   int64_t work = 0;
-  for (const ExprNode &n : body.nodes)
-    work += n.op == ExprNode::Op::unary && UnaryKind(n.imm) != UnaryKind::neg && UnaryKind(n.imm) != UnaryKind::abs ? 16
-                                                                                                                    : 1;
+  for (const ExprNode &node : body.nodes)
+    work += isExpensive(node) ? 16 : 1;
   return work;
 }
 constexpr int64_t mostWork = 256;

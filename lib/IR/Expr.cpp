@@ -41,6 +41,11 @@ bool isUnsigned(DType type) {
   }
 }
 
+bool isExpensive(const ExprNode &node) {
+  return node.op == ExprNode::Op::unary && isFloat(node.type) && UnaryKind(node.imm) != UnaryKind::neg &&
+         UnaryKind(node.imm) != UnaryKind::abs;
+}
+
 const llvm::fltSemantics &floatSemantics(DType type) {
   switch (type) {
   case DType::f32:

@@ -195,9 +195,7 @@ bool isElementary(const ExprNode &node) {
 static bool costly(const Expr &body, uint32_t n, std::vector<int> &known) {
   const ExprNode &node = body.nodes[n];
   if (known[n] < 0) {
-    bool heavy = node.op == Op::cast || node.op == Op::load_at ||
-                 (node.op == Op::unary && isFloat(node.type) && UnaryKind(node.imm) != UnaryKind::abs &&
-                  UnaryKind(node.imm) != UnaryKind::neg);
+    bool heavy = node.op == Op::cast || node.op == Op::load_at || isExpensive(node);
     for (uint32_t arg : node.args)
       heavy = heavy || costly(body, arg, known);
     known[n] = heavy;

@@ -203,7 +203,7 @@ bool Epilogue::heavy(int limit) const {
   for (const ExprNode &node : body.nodes)
     switch (node.op) {
     case ExprNode::Op::unary:
-      cost += node.imm == uint32_t(UnaryKind::neg) || node.imm == uint32_t(UnaryKind::abs) ? 1 : 6;
+      cost += isExpensive(node) ? 6 : 1;
       break;
     case ExprNode::Op::binary:
     case ExprNode::Op::select:

@@ -111,3 +111,14 @@ TEST_CASE("refused texts") {
   CHECK(refusal("f32 load 0 ->") == "expected results after '->'");
   CHECK(refusal("f32 load 0 -> %1") == "node 1: %1 is not defined before");
 }
+
+TEST_CASE("expensive nodes are functions of one float that take more than an instruction") {
+  auto last = [](const std::string &text) { return parse(text).nodes.back(); };
+  for (const char *text :
+       {"f32 load 0; f32 exp %0 -> %1", "f64 load 0; f64 sqrt %0 -> %1", "f16 acc; f16 tanh %0 -> %1"})
+    CHECK_MESSAGE(isExpensive(last(text)), text);
+  for (const char *text :
+       {"f32 load 0; f32 neg %0 -> %1", "f32 load 0; f32 abs %0 -> %1", "i32 load 0; i32 abs %0 -> %1",
+        "i32 load 0; i32 bitwise_not %0 -> %1", "f32 load 0; f32 add %0 %0 -> %1", "f32 load 0 -> %0"})
+    CHECK_MESSAGE(!isExpensive(last(text)), text);
+}

@@ -77,6 +77,8 @@ struct Expr {
 
 bool isFloat(DType type);    // f8e8m0 is none: its bits are an unsigned number
 bool isUnsigned(DType type); // bool too
+/// A node that takes many instructions: a float function of one operand other than a change of sign (exp, sqrt, round).
+bool isExpensive(const ExprNode &node);
 /// The type of a unary or binary node over operands of one type: comparisons, tests and logic give bool.
 DType resultType(UnaryKind kind, DType operand);
 DType resultType(BinaryKind kind, DType operand);
