@@ -90,6 +90,9 @@ llvm::Expected<BuiltProgram> mrcc::buildProgram(func::FuncOp func, const Target 
     step.kernel = it->second;
     step.outputs = site.outputs;
     step.views = std::move(site.views);
+    step.work = bound->work;
+    for (const View &view : step.views)
+      step.work.moved += view.space == Space::absent ? 0 : viewBytes(view);
     step.params = std::move(bound->params);
     step.units = bound->units;
     step.scratchBytes = bound->scratchBytes;

@@ -75,6 +75,12 @@ static llvm::Expected<BoundLaunch> bindAttention(const LaunchSite &site, const T
   bound.units = std::max<int64_t>(1, out.dims[0] * q.heads * q.blocks);
   bound.flops = 2 * out.dims[0] * q.heads * q.queries * q.keys * (q.depth + q.width);
   writeParams(q, bound.params);
+  const int64_t rows = out.dims[0] * q.heads * q.queries, entries = out.dims[0] * q.heads,
+                keyLanes = roundUp(q.keys, tile.width());
+  bound.work.multiplied = 2 * rows * (keyLanes * q.depth + q.keys * q.pitchV);
+  bound.work.instructions =
+      rows * (keyLanes / tile.lanes * (16 + 6 + masked) + vectors * 4 * ceilDiv(q.keys, keyBlock));
+  bound.work.instructions += entries * q.keys * (q.depth + q.pitchV) / tile.lanes * 4; // packing
   config["rows"] = tile.rows, config["vectors"] = tile.vectors, config["lanes"] = tile.lanes;
   // Vectors of the last panel of keys, if not all of them are in use.
   const int64_t lastVectors = ceilDiv(q.keys % tile.width(), tile.lanes);

@@ -91,6 +91,28 @@ static bool hasBorder(const ConvProblem &p, size_t d) {
   return false;
 }
 
+/// Tiles multiply whole vectors of columns; sums of all chunks but the last go through scratch; each tap of a row finds
+/// its pixels anew. Weights pass L2 for each block, and a block's input for each tile of columns where it is too big.
+static Work directWork(const ConvProblem &p, const Params<int64_t> &q, const TileShape &tile, const LaunchSite &site,
+                       const Target &target) {
+  const int64_t columns = q.groupColumns, lanes = ceilDiv(columns, tile.lanes) * tile.lanes;
+  const int64_t outputs = viewBytes(p.out) * 8 / bitWidth(p.out.type);
+  if (outputs == 0 || q.depth == 0)
+    return {};
+  const int64_t pixels = outputs / (columns * q.groups);
+  const int64_t vectors = pixels * q.groups * lanes / tile.lanes, blocks = q.rowBlocks * q.pixelBlocks;
+  const int64_t flops = startConv(p, site).flops, taps = flops / (2 * outputs * q.chunks * q.depth);
+  const int64_t bytes = bitWidth(p.in.type) / 8, inBytes = viewBytes(p.in);
+  Work work;
+  work.multiplied = flops / columns * lanes;
+  work.instructions =
+      vectors * (finishInstructions(site) + 2 * (q.chunks - 1)) + pixels * q.groups * q.tiles * taps * q.chunks * 4;
+  work.moved = rereadBytes(target, lanes * p.taps() * q.chunks * q.depth * q.groups * bytes, blocks);
+  const int64_t blockBytes = inBytes / std::max<int64_t>(1, blocks * q.groups);
+  work.moved += blocks * q.groups * rereadBytes(target, blockBytes, q.tiles);
+  return work;
+}
+
 BoundLaunch bindDirect(const ConvProblem &p, const LaunchSite &site, const Target &target) {
   const DType compute = computeType(p.in.type);
   const size_t spatial = p.spatial(), last = spatial - 1;
@@ -164,6 +186,7 @@ BoundLaunch bindDirect(const ConvProblem &p, const LaunchSite &site, const Targe
     units = block(64);
   bound.units = std::max<int64_t>(1, units);
   writeParams(q, bound.params);
+  bound.work = directWork(p, q, tile, site, target);
 
   config["spatial"] = spatial;
   config["rows"] = tile.rows;

@@ -70,6 +70,11 @@ BoundLaunch bindFew(const ConvProblem &p, const LaunchSite &site, const Target &
   q.tiles = ceilDiv(columns, tile.width());
   bound.units = std::max<int64_t>(1, p.out.dims[0] * q.rowBlocks);
   writeParams(q, bound.params);
+  const int64_t vectors = ceilDiv(columns, lanes),
+                inRows = (q.rowBlock - 1) * y.inputStep + (y.kernel - 1) * y.inputDilation + 1;
+  bound.work.multiplied = bound.flops / std::max<int64_t>(1, columns) * vectors * lanes;
+  bound.work.instructions = rows * q.width * vectors * finishInstructions(site) +
+                            bound.units * inRows * channels * q.pitch / lanes * (q.in.pixel == 1 ? 2 : 2 * lanes);
   config["few"] = 1;
   config["kh"] = y.kernel, config["kw"] = x.kernel;
   config["sh"] = y.inputStep, config["sw"] = x.inputStep;
@@ -80,7 +85,6 @@ BoundLaunch bindFew(const ConvProblem &p, const LaunchSite &site, const Target &
   config["whole"] = columns >= tile.width();
   config["plane"] = q.in.pixel == 1; // pixels of a channel are neighbours
   config["immediate"] = bound.params.size();
-  const int64_t inRows = (q.rowBlock - 1) * y.inputStep + (y.kernel - 1) * y.inputDilation + 1;
   bound.scratchBytes = roundUp(tile.rows * tile.width() * bytes, 64) + inRows * channels * q.pitch * bytes;
   finishBind(bound, site);
   return bound;

@@ -70,6 +70,10 @@ BoundLaunch bindOne(const ConvProblem &p, const LaunchSite &site, const Target &
                                    std::max<int64_t>(1, q.rows / 16));
   bound.units = std::max<int64_t>(1, ceilDiv(q.rows, q.rowBlock));
   writeParams(q, bound.params);
+  // A vector of partial sums an output; transposing and adding them is about a logarithm of steps.
+  const int64_t outputs = q.rows * q.width * phases;
+  bound.work.multiplied = 2 * outputs * roundUp(q.channels, lanes);
+  bound.work.instructions = outputs * (2 + llvm::Log2_64(lanes)) + outputs / lanes * finishInstructions(site);
   config["one"] = 1;
   config["py"] = y.phases, config["px"] = x.phases;
   for (int64_t i = 0; i < phases; ++i)

@@ -126,6 +126,10 @@ static llvm::Expected<BoundLaunch> bindDepthwise(const LaunchSite &site, const T
   bound.units = std::max<int64_t>(1, out.dims[0] * q.rowBlocks * q.channelBlocks);
   bound.flops = 2 * out.dims[0] * q.height * q.width * q.channels * taps;
   writeParams(q, bound.params);
+  const int64_t outVectors = out.dims[0] * q.height * q.width * vectors;
+  const int64_t tileLoads = kernelSize[0] * ((tilePixels - 1) * steps[1] + kernelSize[1]);
+  bound.work.multiplied = 2 * outVectors * lanes * taps;
+  bound.work.instructions = outVectors * finishInstructions(site) + outVectors * (tileLoads + taps) / tilePixels;
 
   config["kh"] = kernelSize[0], config["kw"] = kernelSize[1];
   config["sh"] = steps[0], config["sw"] = steps[1];

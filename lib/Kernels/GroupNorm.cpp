@@ -13,6 +13,7 @@
 //   body    optional epilogue of acc and extras
 #include "Families.h"
 #include "Num.h"
+#include "Work.h"
 #include "llvm/ADT/bit.h"
 #include "llvm/Support/MathExtras.h"
 #include <numeric>
@@ -47,7 +48,7 @@ struct Layout {
 
 } // namespace
 
-llvm::Expected<BoundLaunch> GroupNormFamily::bind(const LaunchSite &site, const Target &) const {
+llvm::Expected<BoundLaunch> GroupNormFamily::bind(const LaunchSite &site, const Target &target) const {
   const View &out = site.output();
   const size_t rank = out.dims.size();
   const DType type = out.type;
@@ -127,6 +128,10 @@ llvm::Expected<BoundLaunch> GroupNormFamily::bind(const LaunchSite &site, const 
     p[Layout::points] = 0;
   bound.scratchBytes = 3 * llvm::alignTo(block * 8, 64);
   bound.flops = 8 * samples * channels * points;
+  // Two passes: sums and squares, then scale, shift and body. The second reads the input again.
+  const int64_t lanes = target.lanes(bitWidth(out.type == DType::f64 ? DType::f64 : DType::f32));
+  bound.work.instructions = samples * points * llvm::divideCeil(channels, lanes) * (4 + 3 + finishInstructions(site));
+  bound.work.moved = rereadBytes(target, viewBytes(site.input(0)), 2);
   return bound;
 }
 

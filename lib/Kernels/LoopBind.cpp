@@ -13,6 +13,7 @@
 //   7. units     about 32 K element operations each, from extents alone
 #include "Families.h"
 #include "Loop.h"
+#include "Work.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/MathExtras.h"
@@ -58,7 +59,7 @@ private:
   void merge();
   bool mergeable(const Dim &outer, const Dim &inner) const;
   void chooseVector();
-  double cost(unsigned dim) const;
+  double cost(unsigned d, llvm::function_ref<double(const ExprNode &)> price) const;
   int64_t stepOf(uint32_t node, const Dim &dim, bool &even) const;
   bool tileable(unsigned column, unsigned row) const;
   void moveLast(unsigned dim, bool reduced);
@@ -79,6 +80,7 @@ private:
   std::vector<Dim> dims;     // parallel ones first
   unsigned parallel = 0;
   unsigned vector = 0;
+  double instructions = 0;    // a point of the domain, by cost()
   std::vector<uint32_t> deps; // of the body's nodes on the body's dims
   Expr body;
   Plan plan;
@@ -403,8 +405,8 @@ void Binder::merge() {
 
 //===-- the vector level ------------------------------------------------------------------------------------------===//
 
-/// Instructions an element when `d` is the vector level, roughly.
-double Binder::cost(unsigned d) const {
+/// Instructions an element when `d` is the vector level, roughly; `price` is that of a node.
+double Binder::cost(unsigned d, llvm::function_ref<double(const ExprNode &)> price) const {
   const Dim &dim = dims[d];
   unsigned widest = 8;
   for (const ExprNode &node : body.nodes)
@@ -432,8 +434,7 @@ double Binder::cost(unsigned d) const {
       a += access(step, even) * (even ? 1 : 2);
     } else if (node.op == Op::unary || node.op == Op::binary || node.op == Op::select || node.op == Op::cast ||
                node.op == Op::bitcast) {
-      bool heavy = node.op == Op::unary && isFloat(node.type);
-      a += (deps[n] & mask ? whole : outside) * (heavy ? 8 : 1);
+      a += (deps[n] & mask ? whole : outside) * price(node);
     }
   }
   for (unsigned o = 0; o < site.outputs; ++o) {
@@ -478,13 +479,14 @@ void Binder::chooseVector() {
   unsigned best = 0;
   double least = 0;
   for (unsigned d = 0; d < dims.size(); ++d) {
-    double c = cost(d);
+    double c = cost(d, [](const ExprNode &node) { return isExpensive(node) ? 8.0 : 1.0; });
     bool last = d + 1 == parallel;
     if (d == 0 || c < least * 0.999 || (last && c <= least * 1.001)) {
       best = d;
       least = c;
     }
   }
+  instructions = cost(best, [](const ExprNode &node) { return double(instructionsOf(node)); });
   for (unsigned row = 0; row < parallel; ++row)
     for (unsigned column = 0; column < parallel; ++column)
       if (row != column && !plan.transpose && tileable(column, row)) {
@@ -494,6 +496,9 @@ void Binder::chooseVector() {
         dims.erase(dims.begin() + std::min(row, column));
         dims.insert(dims.begin() + parallel - 2, {c, r});
         best = parallel - 1;
+        // Into scratch, out of it, and a logarithm of shuffles between.
+        const double lanes = target.lanes(bitWidth(site.output().type));
+        instructions = (4 + llvm::Log2_64(uint64_t(lanes)) + instructionsOf(body)) / lanes;
       }
   bool isReduced = dims[best].reduced;
   if (!plan.transpose)
@@ -777,9 +782,11 @@ void Binder::fill() {
   std::copy(site.immediates.begin(), site.immediates.end(), p.begin() + layout.firstImmediate);
   int64_t operations = llvm::count_if(
       body.nodes, [](const ExprNode &n) { return isFloat(n.type) && (n.op == Op::unary || n.op == Op::binary); });
-  bound.flops = (operations + plan.combines.size()) * reducedPoints;
+  int64_t allPoints = reducedPoints;
   for (unsigned l = 0; l < parallel; ++l)
-    bound.flops *= dims[l].extent;
+    allPoints *= dims[l].extent;
+  bound.flops = (operations + plan.combines.size()) * allPoints;
+  bound.work.instructions = uint64_t(instructions * double(allPoints));
   if (plan.transpose)
     for (unsigned v = plan.outputs; v < plan.types.size(); ++v)
       bound.scratchBytes += tileSide * tileSide * 8;

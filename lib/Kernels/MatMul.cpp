@@ -197,6 +197,12 @@ llvm::Expected<BoundLaunch> bindMatMul(MatMulProblem p, const LaunchSite &site, 
   q.tileBlocks = ceilDiv(q.tiles, q.tileBlock);
   bound.units = std::max<int64_t>(1, entries * q.rowBlocks * q.tileBlocks);
   writeParams(q, bound.params);
+  const int64_t vectors = ceilDiv(n, tile.lanes), panelBytes = vectors * tile.lanes * k * bytes;
+  bound.work.multiplied = 2 * entries * m * vectors * tile.lanes * k;
+  bound.work.instructions = entries * m * vectors * finishInstructions(site);
+  if (form >= bCopied)
+    bound.work.instructions += entries * q.rowBlocks * k * vectors * 4;
+  bound.work.moved = rereadBytes(target, panelBytes, entries * q.rowBlocks);
 
   kernel.config["rows"] = tile.rows;
   kernel.config["vectors"] = tile.vectors;

@@ -1,6 +1,7 @@
 // What the matrix-like families (matmul, conv, depthwise) share: element types, the register tile, the epilogue that
 // applies a body to accumulators, and parameter lists that bind and emit walk in the same order.
 #pragma once
+#include "Work.h"
 #include "mrcc/Kernels/KernelBuilder.h"
 
 namespace mrcc {

@@ -68,6 +68,26 @@ bool fitsWinograd(const ConvProblem &p, const LaunchSite &site) {
   return 4 * 9 * pixels > 5 * (41 * tiles + 165);
 }
 
+/// What the emitter below does, a transform at its arithmetic, loads and stores. U and V pass L2 where they do not fit.
+static Work winogradWork(const Params<int64_t> &q, const TileShape &tile, int64_t columns, bool call,
+                         const LaunchSite &site, const Target &target) {
+  constexpr int64_t ofInput = 144 + 2 * planes, ofOutput = 110 + planes + 2 * out4 * out4, ofWeights = 81 + 9 + planes;
+  const int64_t blocks = ceilDiv(q.tiles, q.block), vectors = ceilDiv(columns, tile.lanes);
+  const int64_t depth = q.parts * ceilDiv(q.part, tile.lanes) * tile.lanes;
+  Work work;
+  work.multiplied = 2 * planes * q.tiles * vectors * tile.lanes * q.channels;
+  work.instructions = q.tiles * depth / tile.lanes * ofInput;
+  work.instructions += q.channels * vectors * ofWeights * (call ? 1 : blocks);
+  work.instructions += q.tiles * vectors * (ofOutput + planes * (2 * q.parts - 1));
+  work.instructions +=
+      q.height * q.width * (q.tiles / (q.tilesDown * q.tilesAcross)) * vectors * finishInstructions(site);
+  const int64_t weights = 9 * q.channels * q.panels * 16 * 4, u = planes * q.pitchU * q.columnTiles * 4,
+                v = planes * q.parts * q.pitchV * 4;
+  work.moved = call ? rereadBytes(target, u, blocks + 2) : rereadBytes(target, weights, blocks);
+  work.moved += blocks * rereadBytes(target, v, q.columnTiles + 2);
+  return work;
+}
+
 BoundLaunch bindWinograd(const ConvProblem &p, const LaunchSite &site, const Target &target) {
   const int64_t channels = p.in.dims.back(), columns = p.out.dims.back();
   const TileShape tile = chooseTile(target, DType::f32, columns);
@@ -111,6 +131,7 @@ BoundLaunch bindWinograd(const ConvProblem &p, const LaunchSite &site, const Tar
   q.offsetStage = q.offsetPatch + roundUp(planes * channels * 4, 64);
   bound.scratchBytes = q.offsetStage + out4 * out4 * tile.width() * 4;
   writeParams(q, bound.params);
+  bound.work = winogradWork(q, tile, columns, call, site, target);
   config["winograd"] = 1;
   config["call"] = call;
   config["rows"] = tile.rows, config["vectors"] = tile.vectors, config["lanes"] = tile.lanes;

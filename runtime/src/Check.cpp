@@ -6,14 +6,6 @@
 using namespace mrcc;
 using namespace mrcc::runtime;
 
-uint64_t runtime::viewBytes(const View &view) {
-  uint64_t elements = 1;
-  for (size_t i = 0; i < view.dims.size(); ++i)
-    if (view.strides[i] != 0 || view.dims[i] == 0)
-      elements *= view.dims[i];
-  return (elements * bitWidth(view.type) + 7) / 8;
-}
-
 namespace {
 
 class Checker {

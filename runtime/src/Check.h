@@ -8,7 +8,4 @@ namespace mrcc::runtime {
 /// Decodes and checks a program file against its record in the index. Throws Failure with `name` as the place.
 Program readProgram(std::string_view bytes, const Index &index, const VariantRecord &record, const std::string &name);
 
-/// Bytes of the elements that a view holds, each once (dims of stride 0 count as 1).
-uint64_t viewBytes(const View &view);
-
 } // namespace mrcc::runtime

@@ -227,6 +227,7 @@ void Context::tellHook(const Prepared &variant, const PreparedStep &step, uint64
   info.nanoseconds = nanoseconds;
   info.flops = step.flops;
   info.bytes = step.bytes;
+  info.moved = step.moved;
   info.units = step.units;
   info.threads = step.parallel ? unsigned(std::min<uint64_t>(threads, step.units)) : 1;
   info.num_outputs = step.numOutputs;

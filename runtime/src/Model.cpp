@@ -290,6 +290,7 @@ const Prepared *Model::prepare(uint32_t variant) {
     s.firstParam = uint32_t(made->params.size());
     s.units = step.units;
     s.flops = step.flops;
+    s.moved = step.work.moved;
     s.bytes = 0;
     s.kernel = records.text(kernel.name).data();
     s.location = uint32_t(made->texts.size());

@@ -26,7 +26,7 @@ struct PreparedStep {
   uint64_t units;    // 0: nothing to do
   uint32_t location; // into `texts`
   const char *kernel;
-  uint64_t flops, bytes;
+  uint64_t flops, bytes, moved;
   bool parallel; // worth sharing among threads
 };
 

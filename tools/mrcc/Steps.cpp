@@ -27,6 +27,7 @@ void StepRecorder::hook(void *user, const mrcc_step *step) {
     record.kernel = step->kernel;
     record.flops = step->flops;
     record.bytes = step->bytes;
+    record.moved = step->moved;
     record.units = step->units;
     record.threads = step->threads;
   }
@@ -43,7 +44,7 @@ llvm::Error StepRecorder::detach(mrcc_context *context) {
 }
 
 std::string tool::stepTable(const std::vector<StepRecord> &steps, double peak) {
-  Table table({"step", "ms", "share", "GFLOP/s", "peak", "GB/s", "bytes", "<kernel", "<node"});
+  Table table({"step", "ms", "share", "GFLOP/s", "peak", "GB/s", "bytes", "moved", "<kernel", "<node"});
   double total = 0;
   for (const StepRecord &s : steps)
     total += s.median();
@@ -53,7 +54,8 @@ std::string tool::stepTable(const std::vector<StepRecord> &steps, double peak) {
     table.row({std::to_string(i), fmt::format("{:.3f}", t * 1e3), fmt::format("{:.1f} %", 100 * t / total),
                s.flops ? fmt::format("{:.1f}", rate * 1e-9) : "-",
                s.flops && peak > 0 ? fmt::format("{:.0f} %", 100 * rate / peak) : "-",
-               fmt::format("{:.1f}", double(s.bytes) / t * 1e-9), bytesText(double(s.bytes)), s.kernel,
+               fmt::format("{:.1f}", double(s.bytes) / t * 1e-9), bytesText(double(s.bytes)),
+               s.bytes ? fmt::format("{:.2f} x", double(s.moved) / double(s.bytes)) : "-", s.kernel,
                shortened(s.location, 80)});
   }
   return table.text();

@@ -6,7 +6,7 @@ namespace mrcc::tool {
 
 struct StepRecord {
   std::string location, kernel;
-  uint64_t flops = 0, bytes = 0, units = 0;
+  uint64_t flops = 0, bytes = 0, moved = 0, units = 0; // bytes: of its views, each once, the least that it can move
   unsigned threads = 0;
   std::vector<double> seconds; // one a run
   double median() const;

@@ -20,7 +20,7 @@ namespace mrcc {
 static_assert(std::endian::native == std::endian::little, "bundles are read in place");
 
 /// The version of everything in this header. A runtime reads its own version alone.
-constexpr uint32_t formatVersion = 1;
+constexpr uint32_t formatVersion = 2; // 2: Step::work
 
 /// xxh3-128 of some bytes (Hash.h). Ordered, and 32 hex digits in file names.
 struct Hash128 {
@@ -140,9 +140,27 @@ struct View {
   bool operator==(const View &) const = default;
 };
 
+/// Bytes of the elements that a view shows, each once: dims of stride 0 repeat theirs.
+constexpr uint64_t viewBytes(const View &view) {
+  uint64_t elements = 1;
+  for (size_t i = 0; i < view.dims.size(); ++i)
+    if (view.strides[i] != 0 || view.dims[i] == 0)
+      elements *= uint64_t(view.dims[i]);
+  return (elements * bitWidth(view.type) + 7) / 8;
+}
+
 enum class StepKind : uint8_t {
   launch = 1, // call a kernel over [0, units)
   // Reserved: copy 2, library call 3, branch 4, loop 5, subprogram 6.
+};
+
+/// What the schedule of a step does on one core, for reports and the cost model. It follows from shapes and target.
+struct Work {
+  uint64_t multiplied = 0;   // flops of the multiply-adds of its tiles, those on padding and masked lanes too
+  uint64_t instructions = 0; // about so many other vector instructions: transforms, bodies, their loads and stores
+  uint64_t moved = 0;        // bytes that pass L2: each view's once, and what does not stay there as often as it passes
+  template <class A> void serialize(A &a) { a(multiplied, instructions, moved); }
+  bool operator==(const Work &) const = default;
 };
 
 /// One step of a static program. The first `outputs` views are written, the others read. A view's dims and strides say
@@ -156,9 +174,10 @@ struct Step {
   uint64_t units = 0;          // units of work, split among threads by shape alone
   uint64_t scratchBytes = 0;   // private memory of each worker
   uint64_t flops = 0;          // of the op as defined (direct convolution), for reports
-  std::string location;        // ONNX node names that the step stands for
+  Work work;
+  std::string location; // ONNX node names that the step stands for
   template <class A> void serialize(A &a) {
-    a(kind, kernel, outputs, views, params, units, scratchBytes, flops, location);
+    a(kind, kernel, outputs, views, params, units, scratchBytes, flops, work, location);
   }
   bool operator==(const Step &) const = default;
 };
@@ -236,7 +255,7 @@ struct IndexHeader {
   uint32_t headerBytes;
   char producer[32]; // "mrcc 0.1.0", filled up with zeros
   uint64_t indexBytes;
-  // From here on, version 1.
+  // From here on, this version.
   Hash128 hash; // of the index without this field
   Hash128 manifestHash;
   uint64_t manifestBytes;

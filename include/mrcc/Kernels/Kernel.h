@@ -70,6 +70,7 @@ struct BoundLaunch {
   int64_t units = 1;        // > 0; unit u's work depends on shapes alone
   int64_t scratchBytes = 0; // for each worker
   int64_t flops = 0;
+  Work work; // `moved` need not hold the bytes of the views themselves: buildProgram adds them
 };
 
 /// One family of kernels. Stateless; every function may be called from any thread.

@@ -297,6 +297,7 @@ typedef struct mrcc_step {
   uint32_t num_outputs;  /* the first of the views */
   uint32_t num_views;
   const mrcc_view *views; /* valid during the call; data of an output is what the step has just written */
+  uint64_t moved;         /* bytes that its schedule moves beyond the private caches, at least `bytes` */
 } mrcc_step;
 
 /* Called by the running thread after each step. Must not use the context. */
