@@ -1,4 +1,5 @@
 // mrcc bench: latency of variants on synthetic inputs, interleaved in rounds, against the machine's measured FMA peak.
+#include "Explain.h"
 #include "Peak.h"
 #include "Runtime.h"
 #include "Steps.h"
@@ -23,7 +24,7 @@ struct BenchArguments {
   std::string bundle, target;
   std::vector<std::string> shapes;
   unsigned threads = 1, rounds = 15;
-  bool all = false, steps = false, json = false;
+  bool all = false, steps = false, explain = false, json = false;
 };
 
 struct Result {
@@ -31,6 +32,7 @@ struct Result {
   std::vector<Tensor> inputs, outputs;
   std::vector<double> seconds; // one a call
   std::vector<StepRecord> steps;
+  std::optional<Explanation> explanation;
   uint64_t peakBytes = 0; // resident memory above that before the variant's first call; 0: not known
   double at(double quantile) const {
     std::vector<double> sorted = seconds;
@@ -49,6 +51,7 @@ private:
   llvm::Error measure(mrcc_context *context);
   llvm::Error measureSteps(mrcc_context *context);
   llvm::Error first(mrcc_context *context, Result &r);
+  llvm::Error explainSteps();
   void printTable(const mrcc_model *model) const;
   void printJson(const mrcc_model *model, const mrcc_memory_info &memory) const;
 
@@ -211,6 +214,30 @@ llvm::Error Bench::measureSteps(mrcc_context *context) {
   return llvm::Error::success();
 }
 
+/// Asks the cost model about the steps that were measured.
+llvm::Error Bench::explainSteps() {
+  auto info = readBundle(arguments.bundle);
+  if (!info)
+    return info.takeError();
+  std::map<std::string, Machine> machines; // by target
+  for (Result &r : results) {
+    const auto variant = llvm::find_if(info->variants, [&](const BundleInfo::Variant &v) {
+      return v.program.key == r.info.key && v.program.target == r.info.target;
+    });
+    const Target *target = Target::find(r.info.target);
+    if (variant == info->variants.end() || !target) // written anew since it was opened, or by another mrcc
+      return llvm::createStringError(arguments.bundle + ": no variant " + r.info.key + " for a known target");
+    auto machine = machines.find(r.info.target);
+    if (machine == machines.end())
+      machine = machines.emplace(r.info.target, measureMachine(*target)).first;
+    auto explanation = explain(*info, *variant, r.steps, machine->second);
+    if (!explanation)
+      return explanation.takeError();
+    r.explanation = std::move(*explanation);
+  }
+  return llvm::Error::success();
+}
+
 void Bench::printTable(const mrcc_model *model) const {
   fmt::print("{}, {} thread{}, FMA peak measured here {:.1f} GFLOP/s{}\n", mrcc_model_name(model), arguments.threads,
              arguments.threads == 1 ? "" : "s", peak * 1e-9,
@@ -229,9 +256,12 @@ void Bench::printTable(const mrcc_model *model) const {
                r.peakBytes ? bytesText(double(r.peakBytes)) : "-"});
   }
   fmt::print("{}", table.text());
-  for (const Result &r : results)
-    if (!r.steps.empty())
+  for (const Result &r : results) {
+    if (arguments.steps)
       fmt::print("\n{}\n{}", r.info.key, stepTable(r.steps, peak));
+    if (r.explanation)
+      fmt::print("\n{}\n{}", r.info.key, explainTable(*r.explanation, r.steps));
+  }
 }
 
 void Bench::printJson(const mrcc_model *model, const mrcc_memory_info &memory) const {
@@ -253,7 +283,9 @@ void Bench::printJson(const mrcc_model *model, const mrcc_memory_info &memory) c
                          {"arena_bytes", int64_t(r.info.arena_bytes)},
                          {"scratch_bytes", int64_t(r.info.scratch_bytes)},
                          {"peak_memory_bytes", r.peakBytes ? llvm::json::Value(int64_t(r.peakBytes)) : nullptr}};
-    if (!r.steps.empty()) {
+    if (r.explanation)
+      v["explain"] = explainJson(*r.explanation);
+    if (arguments.steps) {
       llvm::json::Array steps;
       for (const StepRecord &s : r.steps)
         steps.push_back(llvm::json::Object{{"node", s.location},
@@ -261,6 +293,7 @@ void Bench::printJson(const mrcc_model *model, const mrcc_memory_info &memory) c
                                            {"median_ms", s.median() * 1e3},
                                            {"flops", int64_t(s.flops)},
                                            {"bytes", int64_t(s.bytes)},
+                                           {"moved_bytes", int64_t(s.moved)},
                                            {"units", int64_t(s.units)},
                                            {"threads", int64_t(s.threads)}});
       v["steps"] = std::move(steps);
@@ -280,6 +313,10 @@ void Bench::printJson(const mrcc_model *model, const mrcc_memory_info &memory) c
 }
 
 int Bench::run() {
+  if (arguments.explain && arguments.threads != 1)
+    return console.fail(usageError("--explain: the cost model is that of one thread, --threads is " +
+                                   std::to_string(arguments.threads)),
+                        rejected);
   auto model = openModel(arguments.bundle, arguments.target);
   if (!model)
     return console.fail(model.takeError(), rejected);
@@ -289,8 +326,10 @@ int Bench::run() {
   llvm::Error error = select(model->get());
   if (!error)
     error = measure(context->get());
-  if (!error && arguments.steps)
+  if (!error && (arguments.steps || arguments.explain))
     error = measureSteps(context->get());
+  if (!error && arguments.explain)
+    error = explainSteps();
   mrcc_memory_info memory = MRCC_MEMORY_INFO_INIT;
   if (!error)
     error = call(mrcc_context_memory, static_cast<const mrcc_context *>(context->get()), &memory);
@@ -316,7 +355,8 @@ void tool::addBench(CLI::App &app, Command &chosen) {
         ->check(CLI::Range(1u, 1000000u))
         ->capture_default_str();
     sub.add_option("--target", o.target, "use this target of the bundle (default: the best that runs here)");
-    sub.add_flag("--steps", o.steps, "also the time of each step");
+    sub.add_flag("--steps", o.steps, "also the time of each step, its rates, the bytes that it moves and the least");
+    sub.add_flag("--explain", o.explain, "also each step's time by the cost model, beside the measured one");
     sub.add_flag("--json", o.json, "for scripts");
   };
   addCommand<BenchArguments>(app, chosen, "bench", "measure latency and rates of variants", declare, bench);
