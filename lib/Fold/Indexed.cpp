@@ -26,7 +26,7 @@ static Results gather(GatherOp op, const Tensor &in, const Tensor &indices) {
   uint8_t *to = out.data();
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t i : at) {
-      std::memcpy(to, in.bytes.data() + (o * dim + i) * piece, piece);
+      std::copy_n(in.bytes.data() + (o * dim + i) * piece, piece, to);
       to += piece;
     }
   return std::vector<Tensor>{std::move(out)};
@@ -71,7 +71,7 @@ static Results gatherND(GatherNDOp op, const Tensor &in, const Tensor &indices) 
           return fail("index {0} is out of range for a dimension of {1}", index, in.dims[batch + j]);
         from += index * strides[batch + j];
       }
-      std::memcpy(out.data() + k * piece, source.bytes.data() + from * in.width(), piece);
+      std::copy_n(source.bytes.data() + from * in.width(), piece, out.data() + k * piece);
     }
   return std::vector<Tensor>{std::move(out)};
 }
@@ -109,7 +109,7 @@ static void scatterOne(ScatterKind kind, Tensor &out, int64_t to, const Tensor &
 static Tensor copyOf(const Tensor &in) {
   Tensor out = makeTensor(in.type, in.dims);
   Tensor dense = in.dense();
-  std::memcpy(out.data(), dense.bytes.data(), dense.bytes.size());
+  std::copy_n(dense.bytes.data(), dense.bytes.size(), out.data());
   return out;
 }
 

@@ -50,7 +50,7 @@ static void copyStrided(ArrayRef<int64_t> dims, uint8_t *to, const Side &out, co
       q += at[i] * b[i] * w;
     }
     if (toStep == 1 && fromStep == 1)
-      return void(std::memcpy(p, q, n * w));
+      return void(std::copy_n(q, n * w, p)); // a copy of nothing may have no pointers
     switch (w) {
     case 1:
       return copyRow<uint8_t>(p, toStep, q, fromStep, n);
