@@ -1,4 +1,4 @@
-// See Tile.h. Tiles by measurement on Zen 4 (the shares of the FMA peak are in the benchmark table of docs/):
+// See Tile.h. Tiles by measurement on Zen 4 (`mrcc-bench-kernels` prints the shares of the FMA peak):
 //   32 registers of 512 bits   8 x 2 vectors; 8 x 3 half vectors where that wastes fewer columns
 //   16 registers of 256 bits   6 x 2; 4 x 3 where columns are a multiple of 24 and not of 16, or at most 24
 //   128 bits                   6 x 4 with 32 registers, 4 x 2 with 16
