@@ -97,7 +97,7 @@ namespace {
 /// The loop that moves as much as a kernel must.
 class Reference {
 public:
-  Reference(const Work &work, const Target &target);
+  Reference(const Demand &work, const Target &target);
   void run() const;
 
 private:
@@ -130,7 +130,7 @@ Reference::Pass Reference::pass(int64_t read, int64_t written, bool is512, int64
   return {best.mover, (read + written) / ((best.read + best.written) * vectorBytes)};
 }
 
-Reference::Reference(const Work &work, const Target &target) {
+Reference::Reference(const Demand &work, const Target &target) {
   const bool is512 = target.vectorBits == 512;
   if (work.before)
     passes.push_back(pass(work.before, 0, is512, target.vectorBits / 8));
@@ -147,7 +147,7 @@ void Reference::run() const {
     p.mover(in.get(), out.get(), p.groups);
 }
 #else
-Reference::Reference(const Work &, const Target &) {}
+Reference::Reference(const Demand &, const Target &) {}
 void Reference::run() const {}
 #endif
 
@@ -243,7 +243,7 @@ std::string times(const std::vector<int64_t> &dims) {
 }
 
 void Bench::run(const std::string &label, const LaunchSite &site, const std::vector<Tensor *> &tensors,
-                const Work &work) {
+                const Demand &work) {
   if (!wants(label))
     return;
   double start = now();

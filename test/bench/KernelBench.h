@@ -17,7 +17,7 @@
 namespace mrcc::bench {
 
 /// What a kernel whose limit may be memory must do.
-struct Work {
+struct Demand {
   int64_t read = 0, written = 0; // bytes
   int64_t before = 0;            // bytes read in a pass of its own that must end before the others begin
   int64_t operations = 0;        // on elements, each as long as an FMA; 0: half of what the family's bind() counts
@@ -38,7 +38,7 @@ public:
   /// Compiles and measures one launch and prints its row. The label's first word is the row's family. Without `work`
   /// the row is held to the FMA peak.
   void run(const std::string &label, const LaunchSite &site, const std::vector<testing::Tensor *> &tensors,
-           const Work &work = {});
+           const Demand &work = {});
   /// A line a family: rows, least and median share of the roof.
   void summarise() const;
 

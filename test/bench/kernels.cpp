@@ -22,7 +22,7 @@ struct Products {
   Bench &bench;
 
   void run(const std::string &label, std::string family, std::vector<Tensor *> tensors,
-           std::map<std::string, std::vector<int64_t>> config, const std::string &body = "", const Work &work = {}) {
+           std::map<std::string, std::vector<int64_t>> config, const std::string &body = "", const Demand &work = {}) {
     bench.run(label, makeSite(std::move(family), tensors, std::move(config), body), tensors, work);
   }
 
@@ -96,7 +96,7 @@ struct Products {
             std::to_string(h) + "x" + std::to_string(w) + " " + std::to_string(c),
         "depthwise", {&out, &x, &weights, &bias},
         {{"kernel", {k, k}}, {"strides", {stride, stride}}, {"pads", {pad, pad, pad, pad}}},
-        "f32 acc; f32 load 2; f32 add %0 %1; f32 const 0; f32 max %2 %3 -> %4", Work{4 * c * h * w, 4 * c * oh * ow});
+        "f32 acc; f32 load 2; f32 add %0 %1; f32 const 0; f32 max %2 %3 -> %4", Demand{4 * c * h * w, 4 * c * oh * ow});
   }
   void depthwises() {
     for (auto [h, w, c, k, s] : std::vector<std::array<int64_t, 5>>{{112, 112, 32, 3, 1},

@@ -102,7 +102,7 @@ struct Memory {
     const std::string label = "elementwise " + name + " " + times(dims);
     if (!bench.wants(label))
       return;
-    Work work{0, bytesOf(dims), 0, operations * pointsOf(dims)};
+    Demand work{0, bytesOf(dims), 0, operations * pointsOf(dims)};
     Tensor out = tensor(dims);
     std::vector<Tensor> read;
     for (const std::vector<int> &repeated : inputs) {
