@@ -10,18 +10,6 @@ static Value max(NodeContext &c, Value v, double with) { return c.binary(BinaryK
 static Value min(NodeContext &c, Value v, double with) { return c.binary(BinaryKind::min, v, with); }
 static Value expm1(NodeContext &c, Value v) { return c.sub(c.unary(UnaryKind::exp, v), 1.0); }
 
-static void relu(NodeContext &c) { c.result(max(c, c.in(0), 0)); }
-
-static void leakyRelu(NodeContext &c) {
-  Value v = c.in(0);
-  float alpha = c.real("alpha", 0.01f);
-  Value scaled = c.mul(v, double(alpha));
-  // max and min take one instruction; at alpha = 0, infinity times alpha would be NaN
-  if (alpha > 0)
-    return c.result(c.binary(alpha <= 1 ? BinaryKind::max : BinaryKind::min, v, scaled));
-  c.result(c.select(less(c, v, 0), scaled, v));
-}
-
 static void pRelu(NodeContext &c) {
   Value v = c.in(0), slope = c.in(1);
   if (c.opset < 7 && c.rank(slope) == 1 && c.rank(v) > 2 && c.dim(slope, 0) != 1) { // one slope a channel
@@ -31,11 +19,6 @@ static void pRelu(NodeContext &c) {
     slope = c.unsqueeze(slope, axes);
   }
   c.result(c.select(less(c, v, 0), c.mul(v, slope), v));
-}
-
-static void elu(NodeContext &c) {
-  Value v = c.in(0);
-  c.result(c.select(less(c, v, 0), c.mul(expm1(c, v), double(c.real("alpha", 1))), v));
 }
 
 static void selu(NodeContext &c) {
@@ -54,24 +37,9 @@ static void celu(NodeContext &c) {
   c.result(c.add(max(c, v, 0), min(c, c.mul(expm1(c, c.div(v, alpha)), alpha), 0)));
 }
 
-static void hardSigmoid(NodeContext &c) {
-  Value v = c.add(c.mul(c.in(0), double(c.real("alpha", 0.2f))), double(c.real("beta", 0.5f)));
-  c.result(min(c, max(c, v, 0), 1));
-}
-
 static void hardSwish(NodeContext &c) {
   Value v = c.in(0);
   c.result(c.mul(v, min(c, max(c, c.add(c.mul(v, 1.0 / 6), 0.5), 0), 1)));
-}
-
-static void softsign(NodeContext &c) {
-  Value v = c.in(0);
-  c.result(c.div(v, c.add(c.unary(UnaryKind::abs, v), 1.0)));
-}
-
-static void thresholdedRelu(NodeContext &c) {
-  Value v = c.in(0);
-  c.result(c.select(c.binary(BinaryKind::gt, v, double(c.real("alpha", 1))), v, c.scalar(0, v)));
 }
 
 static void shrink(NodeContext &c) {
@@ -156,35 +124,43 @@ Value mrcc::activate(NodeContext &c, const Activation &a, Value v) {
   if (name == "Sigmoid")
     return c.unary(UnaryKind::sigmoid, v);
   if (name == "Relu")
-    return c.binary(BinaryKind::max, v, 0.0);
+    return max(c, v, 0);
   if (name == "Affine")
     return c.add(c.mul(v, a.alpha), a.beta);
-  if (name == "LeakyRelu")
-    return c.select(c.binary(BinaryKind::lt, v, 0.0), c.mul(v, a.alpha), v);
+  if (name == "LeakyRelu") {
+    Value scaled = c.mul(v, a.alpha);
+    // max and min take one instruction; at alpha = 0, infinity times alpha would be NaN
+    if (a.alpha > 0)
+      return c.binary(a.alpha <= 1 ? BinaryKind::max : BinaryKind::min, v, scaled);
+    return c.select(less(c, v, 0), scaled, v);
+  }
   if (name == "ThresholdedRelu")
     return c.select(c.binary(BinaryKind::gt, v, a.alpha), v, c.scalar(0, v));
   if (name == "ScaledTanh")
     return c.mul(c.unary(UnaryKind::tanh, c.mul(v, a.beta)), a.alpha);
   if (name == "HardSigmoid")
-    return c.binary(BinaryKind::min, c.binary(BinaryKind::max, c.add(c.mul(v, a.alpha), a.beta), 0.0), 1.0);
+    return min(c, max(c, c.add(c.mul(v, a.alpha), a.beta), 0), 1);
   if (name == "Elu")
-    return c.select(c.binary(BinaryKind::lt, v, 0.0), c.mul(c.sub(c.unary(UnaryKind::exp, v), 1.0), a.alpha), v);
+    return c.select(less(c, v, 0), c.mul(expm1(c, v), a.alpha), v);
   if (name == "Softsign")
     return c.div(v, c.add(c.unary(UnaryKind::abs, v), 1.0));
   return c.unary(UnaryKind::softplus, v);
 }
 
+/// An op that is one of them by itself.
+static void named(NodeContext &c) {
+  Activation a = activationOf(c, c.node.op);
+  a.alpha = c.real("alpha", float(a.alpha)), a.beta = c.real("beta", float(a.beta));
+  c.result(activate(c, a, c.in(0)));
+}
+
 void mrcc::addActivations(HandlerTable &t) {
-  t.add("Relu", relu);
-  t.add("LeakyRelu", leakyRelu);
+  for (const char *op : {"Relu", "LeakyRelu", "ThresholdedRelu", "HardSigmoid", "Elu", "Softsign"})
+    t.add(op, named);
   t.add("PRelu", pRelu);
-  t.add("Elu", elu);
   t.add("Selu", selu);
   t.add("Celu", celu);
-  t.add("HardSigmoid", hardSigmoid);
   t.add("HardSwish", hardSwish);
-  t.add("Softsign", softsign);
-  t.add("ThresholdedRelu", thresholdedRelu);
   t.add("Shrink", shrink);
   t.add("Mish", mish);
   t.add("Swish", swish);

@@ -1,4 +1,4 @@
-// Activations that an attribute of another op names: of recurrent ops, and of convolutions and products that ONNX
+// Activations by name: as ops, and as attributes of recurrent ops and of the convolutions and products that ONNX
 // Runtime fused.
 #pragma once
 #include "Node.h"
