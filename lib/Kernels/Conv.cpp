@@ -93,15 +93,15 @@ static bool hasBorder(const ConvProblem &p, size_t d) {
 
 /// Tiles multiply whole vectors of columns; sums of all chunks but the last go through scratch; each tap of a row finds
 /// its pixels anew. Weights pass L2 for each block, and a block's input for each tile of columns where it is too big.
-static Work directWork(const ConvProblem &p, const Params<int64_t> &q, const TileShape &tile, const LaunchSite &site,
-                       const Target &target) {
+static Work directWork(const ConvProblem &p, const Params<int64_t> &q, const TileShape &tile, int64_t flops,
+                       const LaunchSite &site, const Target &target) {
   const int64_t columns = q.groupColumns, lanes = ceilDiv(columns, tile.lanes) * tile.lanes;
   const int64_t outputs = viewBytes(p.out) * 8 / bitWidth(p.out.type);
   if (outputs == 0 || q.depth == 0)
     return {};
   const int64_t pixels = outputs / (columns * q.groups);
   const int64_t vectors = pixels * q.groups * lanes / tile.lanes, blocks = q.rowBlocks * q.pixelBlocks;
-  const int64_t flops = startConv(p, site).flops, taps = flops / (2 * outputs * q.chunks * q.depth);
+  const int64_t taps = flops / (2 * outputs * q.chunks * q.depth);
   const int64_t bytes = bitWidth(p.in.type) / 8, inBytes = viewBytes(p.in);
   Work work;
   work.multiplied = flops / columns * lanes;
@@ -186,7 +186,7 @@ BoundLaunch bindDirect(const ConvProblem &p, const LaunchSite &site, const Targe
     units = block(64);
   bound.units = std::max<int64_t>(1, units);
   writeParams(q, bound.params);
-  bound.work = directWork(p, q, tile, site, target);
+  bound.work = directWork(p, q, tile, bound.flops, site, target);
 
   config["spatial"] = spatial;
   config["rows"] = tile.rows;

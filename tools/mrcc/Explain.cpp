@@ -8,11 +8,9 @@ using namespace mrcc;
 using namespace mrcc::tool;
 
 llvm::Expected<Explanation> tool::explain(const BundleInfo &info, const BundleInfo::Variant &variant,
-                                          const std::vector<StepRecord> &steps, const Machine &machine) {
+                                          const std::vector<StepRecord> &steps, const Target &target,
+                                          const Machine &machine) {
   const Program &program = variant.program;
-  const Target *target = Target::find(program.target);
-  if (!target)
-    return llvm::createStringError("no target '" + program.target + "' is known here");
   Explanation explanation{machine, {}};
   for (size_t i = 0; i < program.steps.size(); ++i) {
     const Step &step = program.steps[i];
@@ -22,7 +20,7 @@ llvm::Expected<Explanation> tool::explain(const BundleInfo &info, const BundleIn
       return llvm::createStringError("step " + llvm::Twine(i) + ": a kernel's description does not parse: " + key);
     const double measured = i < steps.size() ? steps[i].median() : 0;
     explanation.steps.push_back({costClass(*kernel),
-                                 predict(*kernel, step, variant.constantBytes + program.arenaBytes, *target, machine),
+                                 predict(*kernel, step, variant.constantBytes + program.arenaBytes, target, machine),
                                  measured});
   }
   return explanation;

@@ -25,7 +25,7 @@ struct Explanation {
 
 /// `steps` are the measured times of the variant's steps on one thread. Fails where a kernel's key does not parse.
 llvm::Expected<Explanation> explain(const BundleInfo &info, const BundleInfo::Variant &variant,
-                                    const std::vector<StepRecord> &steps, const Machine &machine);
+                                    const std::vector<StepRecord> &steps, const Target &target, const Machine &machine);
 
 std::string explainTable(const Explanation &explanation, const std::vector<StepRecord> &steps);
 llvm::json::Object explainJson(const Explanation &explanation);

@@ -230,7 +230,7 @@ llvm::Error Bench::explainSteps() {
     auto machine = machines.find(r.info.target);
     if (machine == machines.end())
       machine = machines.emplace(r.info.target, measureMachine(*target)).first;
-    auto explanation = explain(*info, *variant, r.steps, machine->second);
+    auto explanation = explain(*info, *variant, r.steps, *target, machine->second);
     if (!explanation)
       return explanation.takeError();
     r.explanation = std::move(*explanation);
