@@ -8,8 +8,8 @@
 //   fewer ops.
 // A factor that is one number stays out of the weights behind a conv, conv_transpose or matmul, unless it is a power of
 // two: weights rounded once more shift whole channels, and such shifts add up from layer to layer (at two of four sizes
-// the text detector was 2.7 times as far from float64, at two as far), while behind the kernel the factor rides on the addition that is there anyway:
-// (acc + b) * s + t = acc * s + (b * s + t).
+// the text detector was 2.7 times as far from float64, at two as far), while behind the kernel the factor rides on the
+// addition that is there anyway: (acc + b) * s + t = acc * s + (b * s + t).
 // A chain that adds a large number and takes it away again (rounding by a magic number) is left alone, and so is one
 // that only element-wise ops part from a rounding: there the last bit decides a whole step, so that a quantised model
 // would round other values up than its exporter saw.

@@ -24,8 +24,8 @@ static bool isWork(Operation *op) {
              CumulativeOp, PackOp>(op);
 }
 
-/// What reads the results of element-wise ops on `v` alone is a transposed convolution: its weights are flipped before they
-/// are packed, which is not done at run time.
+/// What reads the results of element-wise ops on `v` alone is a transposed convolution: its weights are flipped before
+/// they are packed, which is not done at run time.
 static bool feedsConvTranspose(Value v) {
   while (v.hasOneUse() && isa<BinaryOp, CastOp>(*v.user_begin()))
     v = (*v.user_begin())->getResult(0);

@@ -177,14 +177,14 @@ bool Emitter::computesElementary() const {
   return false;
 }
 
-/// How many vectors a map or a phase of a reduction computes side by side. An elementary function keeps the registers busy
-/// with its constants, and more of it at a time spills where there are but 16.
+/// How many vectors a map or a phase of a reduction computes side by side. An elementary function keeps the registers
+/// busy with its constants, and more of it at a time spills where there are but 16.
 int64_t Emitter::vectorsTogether() const {
   return kb.target.vectorRegisters <= 16 && computesElementary() ? 1 : tileVectors;
 }
 
-/// In a second pass over a row that is busy with arithmetic, fetches what the first pass will read of the rows after it:
-/// passes wait for memory and for arithmetic in turn otherwise.
+/// In a second pass over a row that is busy with arithmetic, fetches what the first pass will read of the rows after
+/// it: passes wait for memory and for arithmetic in turn otherwise.
 void Emitter::fetchNextRows() {
   if (state.phase != 1 || !plan.vectorReduces() || plan.parallel == 0 || state.lanes == 0 || !computesElementary())
     return;

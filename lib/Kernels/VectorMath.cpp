@@ -29,8 +29,8 @@ struct Exponential {
 /// The least exponent of exponential().
 double lowestExponent(Num x) { return isDouble(x) ? -709.1 : -88.03; }
 
-// e^(sign x) = e^r 2^n with n the integer nearest to sign x / ln 2, at most 127 (1023): the last numbers before infinity
-// have an r up to ln 2. The power is 0 below 2^-126 (2^-1022). `sign` (1 or -1) goes into the constants.
+// e^(sign x) = e^r 2^n with n the integer nearest to sign x / ln 2, at most 127 (1023): the last numbers before
+// infinity have an r up to ln 2. The power is 0 below 2^-126 (2^-1022). `sign` (1 or -1) goes into the constants.
 Exponential exponential(Num x, double sign) {
   bool wide = isDouble(x);
   const int64_t bias = wide ? 1023 : 127, mantissa = wide ? 52 : 23;
@@ -75,8 +75,8 @@ Num exp2Below(Num x) {
   return (p.bits() + (shifted.bits() << 23)).asFloat();
 }
 
-// 2^n 2^f with n the integer nearest to x / ln 2 and f the rest, which an FMA gives without rounding: the error is that of
-// log2(e) in f32, and few constants are needed. The power is 0 where n is -127.
+// 2^n 2^f with n the integer nearest to x / ln 2 and f the rest, which an FMA gives without rounding: the error is that
+// of log2(e) in f32, and few constants are needed. The power is 0 where n is -127.
 Num expBelow(Num x) {
   x = larger(x.real(-88.03), x); // NaN stays
   Num magic = x.real(0x1.8p23 + 127), scale = x.real(log2e), shifted = fma(x, scale, magic);

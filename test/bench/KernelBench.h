@@ -1,16 +1,16 @@
 // Measures single kernels on one thread against the two roofs of the machine, both measured in the same run:
 //
 //   FMA peak    a loop of independent FMAs on vectors of the target's width, before and after each kernel
-//   bandwidth   a loop that moves what the kernel must move and computes next to nothing: as many bytes read and written,
-//               in the same proportion (a copy, a sum, four loads a store, ...), from buffers of the same size with
-//               vectors of the same width. Its windows alternate with the kernel's, so both see the same state of the
-//               machine, and its working set lies in the same level of the cache: in a model, too, a kernel reads what
-//               the step before has just written.
+//   bandwidth   a loop that moves what the kernel must move and computes next to nothing: as many bytes read and
+//               written, in the same proportion (a copy, a sum, four loads a store, ...), from buffers of the same size
+//               with vectors of the same width. Its windows alternate with the kernel's, so both see the same state of
+//               the machine, and its working set lies in the same level of the cache: in a model, too, a kernel reads
+//               what the step before has just written.
 //
 // A kernel is held to the roof under which it would take longer, and its share of that roof is its figure. What a
-// kernel must move is each input once and each output once; a norm whose statistics need all of a tensor reads it twice.
-// What it must compute is its multiplications and additions; where memory is expected to be the limit, vector operations
-// as the row states them, each of which takes the place of one FMA.
+// kernel must move is each input once and each output once; a norm whose statistics need all of a tensor reads it
+// twice. What it must compute is its multiplications and additions; where memory is expected to be the limit, vector
+// operations as the row states them, each of which takes the place of one FMA.
 #pragma once
 #include "KernelHarness.h"
 

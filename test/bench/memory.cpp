@@ -1,5 +1,5 @@
-// Rows of kernels that memory bounds. Bodies are written as lib/Form writes them; maps of convolutional nets are channels
-// last, as form-kernels leaves them.
+// Rows of kernels that memory bounds. Bodies are written as lib/Form writes them; maps of convolutional nets are
+// channels last, as form-kernels leaves them.
 #include "KernelBench.h"
 #include <bit>
 
@@ -20,8 +20,8 @@ int64_t bytesOf(const Dims &dims) {
 
 int64_t pointsOf(const Dims &dims) { return bytesOf(dims) / 4; }
 
-// Vector operations an element: the exponential clamps, splits off the power of two (3), evaluates five FMAs and scales;
-// a division takes as long as five FMAs.
+// Vector operations an element: the exponential clamps, splits off the power of two (3), evaluates five FMAs and
+// scales; a division takes as long as five FMAs.
 constexpr int64_t exponential = 10, division = 5, sigmoid = exponential + 1 + division;
 constexpr int64_t gelu = 3 + 8 + exponential; // the exponential of a polynomial of the clamped size, and one FMA
 

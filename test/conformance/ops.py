@@ -56,9 +56,9 @@ def int64(*v):
     return np.array(v, np.int64)
 
 
-def node(op, operands, fed=None, **attributes):
-    """A standard op of the newest opset; the floats and the first operand are inputs, the others constants."""
-    return Node(op, operands, attributes, fed=(0,) if fed is None else fed, opset=NEWEST)
+def node(op, operands, fed=(0,), **attributes):
+    """A standard op of the newest opset; the operands `fed` are inputs, the others constants."""
+    return Node(op, operands, attributes, fed=fed, opset=NEWEST)
 
 
 def contributed(op, operands, fed=(0,), outputs=1, kinds=None, opset=20, **attributes):

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Cases of our own, run by mrcc-conformance: own.py DIR --conformance PROGRAM.
 
-Model files as exporters write them, against ONNX Runtime: every opset from 7 to the newest that the onnx package has, with ops in the form of that opset; weights in external
-files, one of them of more than 2 GB (a sparse file); nodes in any order; functions; names that are missing or there
-twice; initialisers that are inputs; optional operands left empty. And results that are worked out here: resampling,
-pools whose last window is cut, an image of bytes. Cases are written to DIR."""
+Model files as exporters write them, against ONNX Runtime: every opset from 7 to the newest that the onnx package has, with
+ops in the form of that opset; weights in external files, one of them of more than 2 GB (a sparse file); nodes in any order;
+functions; names that are missing or there twice; initialisers that are inputs; optional operands left empty. And results
+that are worked out here: resampling, pools whose last window is cut, an image of bytes. Cases are written to DIR.
+"""
 import argparse
 import inspect
 import math
