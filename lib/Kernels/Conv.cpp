@@ -304,7 +304,7 @@ private:
     active = count;
     vectors = ceilDiv(active, tile.lanes);
     column0 = kb.add(kb.mul(group, q.groupColumns), kb.mul(t, tile.width()));
-    place = panelPlaces(kb, tile, t, vectors);
+    place = panelPlaces(kb, t, tile.width(), tile.lanes, vectors);
     int64_t allTaps = 1;
     for (const Dim &dim : dims)
       allTaps *= dim.kernel;

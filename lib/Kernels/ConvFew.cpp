@@ -180,7 +180,7 @@ private:
   void columns(Index t, int64_t active, Index inRow) {
     const int64_t vectors = ceilDiv(active, tile.lanes);
     Index column0 = kb.mul(t, tile.width());
-    const auto place = panelPlaces(kb, tile, t, vectors);
+    const auto place = panelPlaces(kb, t, tile.width(), tile.lanes, vectors);
     auto finish = [&](Index x, Value acc, int64_t j) {
       epilogue.store(acc, {x, kb.add(column0, j * tile.lanes)}, std::min(tile.lanes, active - j * tile.lanes));
     };

@@ -74,6 +74,11 @@ static int64_t at(const View &view, int64_t fromEnd, bool stride) {
   return fromEnd <= int64_t(list.size()) ? list[list.size() - fromEnd] : stride ? 0 : 1;
 }
 
+// For a register tile of either shape.
+static int64_t stageBytes(const TileShape &main, const TileShape &ragged, int64_t elementBytes) {
+  return roundUp(std::max(main.rows * main.width(), ragged.rows * ragged.width()) * elementBytes, 64);
+}
+
 // Batch dims of all views, outermost first, dims of size 1 dropped and neighbours joined where all views allow it.
 static std::vector<Dim> batchDims(const MatMulProblem &p, const std::vector<View *> &views) {
   std::vector<Dim> dims;
@@ -197,21 +202,24 @@ llvm::Expected<BoundLaunch> bindMatMul(MatMulProblem p, const LaunchSite &site, 
   q.tileBlocks = ceilDiv(q.tiles, q.tileBlock);
   bound.units = std::max<int64_t>(1, entries * q.rowBlocks * q.tileBlocks);
   writeParams(q, bound.params);
-  const int64_t vectors = ceilDiv(n, tile.lanes), panelBytes = vectors * tile.lanes * k * bytes;
-  bound.work.multiplied = 2 * entries * m * vectors * tile.lanes * k;
+  const int64_t tail = n % tile.width();
+  const TileShape ragged = tail ? chooseTile(target, compute, tail) : tile;
+  const int64_t columns = n - tail + roundUp(tail, ragged.lanes), vectors = ceilDiv(columns, tile.lanes);
+  bound.work.multiplied = 2 * entries * m * columns * k;
   bound.work.instructions = entries * m * vectors * finishInstructions(site);
   if (form >= bCopied)
     bound.work.instructions += entries * q.rowBlocks * k * vectors * 4;
-  bound.work.moved = rereadBytes(target, panelBytes, entries * q.rowBlocks);
+  bound.work.moved = rereadBytes(target, columns * k * bytes, entries * q.rowBlocks);
 
   kernel.config["rows"] = tile.rows;
   kernel.config["vectors"] = tile.vectors;
   kernel.config["lanes"] = tile.lanes;
-  kernel.config["tail"] = n % tile.width();
+  kernel.config["tail"] = tail;
   kernel.config["whole"] = n >= tile.width();
   kernel.config["chunked"] = q.chunks > 1;
   kernel.config["lines"] = line > 0;
   kernel.config["ahead"] = p.packed && m > tile.rows && m <= aheadRows;
+  kernel.config["rowsAhead"] = p.packed && m > tile.rows && line == 0 && (q.aDepth == 1 || k == 1);
   kernel.config["chains"] = isFloat(compute) && k > chainLength;
   kernel.config["b"] = form;
   kernel.config["bColumn"] = form != bCopied ? 0 : q.bColumn == 1 ? 1 : 2;
@@ -219,8 +227,7 @@ llvm::Expected<BoundLaunch> bindMatMul(MatMulProblem p, const LaunchSite &site, 
   // A: which of its strides is 1.
   kernel.config["a"] = q.aDepth == 1 || k == 1 ? 1 : q.aRow == 1 ? 2 : 0;
   kernel.config["immediate"] = bound.params.size();
-  const int64_t stage = tile.rows * tile.width() * bytes;
-  bound.scratchBytes = roundUp(stage, 64) + (form >= bCopied ? roundUp(k, 16) * tile.width() * bytes : 0);
+  bound.scratchBytes = stageBytes(tile, ragged, bytes) + (form >= bCopied ? roundUp(k, 16) * tile.width() * bytes : 0);
   finishBind(bound, site);
   return bound;
 }
@@ -231,7 +238,8 @@ class MatMulEmitter {
 public:
   MatMulEmitter(const KernelDescription &kernel, KernelBuilder &kb, const Expr &body)
       : kernel(kernel), kb(kb), arithmetic{kb, computeType(kernel.types[1])},
-        tile{get("rows"), get("vectors"), get("lanes")}, tail(get("tail")), form(BForm(get("b"))),
+        main{get("rows"), get("vectors"), get("lanes")}, tail(get("tail")),
+        ragged(tail ? chooseTile(kb.target, arithmetic.type, tail) : main), form(BForm(get("b"))),
         epilogue(kb, kernel, body, arithmetic.type, get("immediate")) {}
 
   void emit() {
@@ -268,6 +276,7 @@ private:
       b = kb.view(2, {1, q.depth}, {q.bColumn, 1}, offset[2]); // [column][k]
     else
       b = kb.view(2, {q.depth, 1}, {q.bRow, q.bColumn}, offset[2]);
+    flatA = kb.view(1, {kb.mul(q.rows, q.aRow)}, {1}, offset[1]);
     epilogue.setOperands(q.views - 2, [&](size_t i) {
       const unsigned view = Epilogue::viewOf(i);
       int64_t column = get(("x" + std::to_string(i)).c_str());
@@ -275,23 +284,24 @@ private:
                                column};
     });
 
-    DType type = arithmetic.type;
-    stage = kb.scratch(0, type, {tile.rows, tile.width()});
-    panel = kb.scratch(roundUp(tile.rows * tile.width() * bitWidth(type) / 8, 64), type, {q.depth, tile.width()});
     row0 = kb.mul(rowBlock, q.rowBlock);
     rows = kb.min(q.rowBlock, kb.sub(q.rows, row0));
     Index first = kb.mul(tileBlock, q.tileBlock), last = kb.min(kb.add(first, q.tileBlock), q.tiles);
     Index whole = tail ? kb.sub(q.tiles, 1) : q.tiles;
     if (get("whole"))
-      kb.loop(first, kb.min(last, whole), 1, [&](Index t) { column(t, tile.width()); });
+      kb.loop(first, kb.min(last, whole), 1, [&](Index t) { column(t, main, main.width()); });
     if (tail)
-      kb.ifThen(kb.equal(last, q.tiles), [&] { column(whole, tail); });
+      kb.ifThen(kb.equal(last, q.tiles), [&] { column(whole, ragged, tail); });
   }
 
-  /// All rows of the block for column tile t, of which `active` columns are real.
-  void column(Index t, int64_t active) {
+  /// All rows of the block for column tile t, of which `active` columns are real, in tiles of `shape`.
+  void column(Index t, const TileShape &shape, int64_t active) {
+    tile = shape;
+    stage = kb.scratch(0, arithmetic.type, {tile.rows, tile.width()});
+    panel =
+        kb.scratch(stageBytes(main, ragged, bitWidth(arithmetic.type) / 8), arithmetic.type, {q.depth, tile.width()});
     const int64_t vectors = ceilDiv(active, tile.lanes);
-    Index column0 = kb.mul(t, tile.width());
+    Index column0 = kb.mul(t, main.width());
     if (form == bCopied)
       copyPanel(column0, vectors, active);
     if (form == bTransposed)
@@ -321,8 +331,8 @@ private:
         at.push_back(kb.add(first, r));
     }
     const int64_t perPanel = 16 / tile.lanes;
-    const auto place = panelPlaces(kb, tile, t, vectors);
-    const Index nextPanels = kb.select(kb.less(t, kb.sub(q.tiles, 1)), tile.width() / 16, 0);
+    const auto place = panelPlaces(kb, t, main.width(), tile.lanes, vectors);
+    const Index nextPanels = kb.select(kb.less(t, kb.sub(q.tiles, 1)), main.width() / 16, 0);
     const KernelBuilder::Values zero(count * vectors, arithmetic.zero(tile.lanes));
     // Lines of B at every 16 columns of the tile.
     auto prefetchB = [&](Index c, Index k, Index panels, int cacheLevel) {
@@ -330,6 +340,11 @@ private:
         kb.prefetch(b, {c, kb.add(place[j].first, panels), k, 0}, false, cacheLevel);
     };
     const bool ahead = get("ahead");
+    if (get("rowsAhead") && tile.width() * bitWidth(kernel.types[0]) / 8 > 64 && epilogue.out.strideClass == 1)
+      fetchOutput(kb.add(first, count), count, column0, active);
+    // Of A's rows, if one follows the other without gaps: elements a step.
+    const Index nextRows = kb.mul(kb.add(first, count), q.aRow),
+                share = kb.select(kb.equal(q.aRow, kb.mul(q.depth, q.chunks)), count, 0);
     auto multiply = [&](Index c, Index from, Index to, ValueRange in) {
       Index base = kb.mul(c, q.depth);
       auto loadA = [&](int64_t r, Index k) {
@@ -355,11 +370,19 @@ private:
       llvm::function_ref<void(Index)> fetch = nullptr;
       if (form == bPacked && get("chunked"))
         fetch = fetchChunk;
+      // The next tile's rows in equal shares: the hardware does not foresee many short rows.
+      auto fetchRows = [&](Index k) {
+        if (fetch)
+          fetch(k);
+        kb.prefetch(flatA, {kb.add(nextRows, kb.mul(kb.add(base, k), share))});
+      };
+      if (!ahead && get("rowsAhead"))
+        return part(from, to, in, fetchRows);
       if (!ahead)
         return part(from, to, in, fetch);
       // This tile's share of the next columns, which come from far away: one line a step, in as many steps.
-      auto share = [&](Index row) { return kb.div(kb.mul(kb.sub(row, row0), kb.sub(to, from)), rows); };
-      Index start = share(first), middle = kb.add(from, kb.sub(share(kb.add(first, count)), start));
+      auto before = [&](Index row) { return kb.div(kb.mul(kb.sub(row, row0), kb.sub(to, from)), rows); };
+      Index start = before(first), middle = kb.add(from, kb.sub(before(kb.add(first, count)), start));
       auto fetchColumns = [&](Index k) { prefetchB(c, kb.add(k, start), nextPanels, 2); };
       return part(middle, to, part(from, middle, in, fetchColumns), fetch);
     };
@@ -382,6 +405,14 @@ private:
     return kb.loop(0, q.depth, chainLength, zero, [&](Index k, ValueRange in) {
       return addTo(in, multiply(0, k, kb.min(kb.add(k, chainLength), q.depth), zero));
     });
+  }
+
+  /// The lines that the next tile of these columns writes; the first rows of a block come without.
+  void fetchOutput(Index first, int64_t count, Index column0, int64_t active) {
+    const int64_t line = 64 * 8 / bitWidth(kernel.types[0]);
+    for (int64_t r = 0; r < count; ++r)
+      for (int64_t j = 0; j < active; j += line)
+        kb.prefetch(epilogue.out.buffer, {kb.add(first, r), kb.add(column0, j)}, /*write=*/true);
   }
 
   void copyPanel(Index column0, int64_t vectors, int64_t active) {
@@ -419,12 +450,14 @@ private:
   const KernelDescription &kernel;
   KernelBuilder &kb;
   Arithmetic arithmetic;
-  const TileShape tile;
+  const TileShape main;
   const int64_t tail;
+  const TileShape ragged; // of the last columns
+  TileShape tile = main;  // of the columns that are emitted
   const BForm form;
   Epilogue epilogue;
   Params<Index> q;
-  Buffer a, b, stage, panel;
+  Buffer a, flatA, b, stage, panel;
   Index row0 = 0, rows = 0;
 };
 

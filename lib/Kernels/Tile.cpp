@@ -129,15 +129,16 @@ KernelBuilder::Values multiplyLoop(Arithmetic &arithmetic, Index lo, Index hi, i
   return kb.loop(main, hi, 1, wide, [&](Index k, ValueRange in) { return step(k, in, 0); });
 }
 
-SmallVector<std::pair<Index, Index>> panelPlaces(KernelBuilder &kb, const TileShape &tile, Index t, int64_t vectors) {
-  const int64_t perPanel = 16 / tile.lanes;
+SmallVector<std::pair<Index, Index>> panelPlaces(KernelBuilder &kb, Index t, int64_t width, int64_t lanes,
+                                                 int64_t vectors) {
+  const int64_t perPanel = 16 / lanes;
   SmallVector<std::pair<Index, Index>> places;
   for (int64_t j = 0; j < vectors; ++j) {
-    if (tile.vectors % perPanel == 0) {
-      places.push_back({kb.add(kb.mul(t, tile.vectors / perPanel), j / perPanel), j % perPanel * tile.lanes});
+    if (width % 16 == 0) {
+      places.push_back({kb.add(kb.mul(t, width / 16), j / perPanel), j % perPanel * lanes});
     } else {
-      Index v = kb.add(kb.mul(t, tile.vectors), j);
-      places.push_back({kb.div(v, perPanel), kb.mul(kb.rem(v, perPanel), tile.lanes)});
+      Index v = kb.add(kb.mul(t, width / lanes), j);
+      places.push_back({kb.div(v, perPanel), kb.mul(kb.rem(v, perPanel), lanes)});
     }
   }
   return places;

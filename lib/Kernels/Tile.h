@@ -40,8 +40,9 @@ KernelBuilder::Values multiplyLoop(Arithmetic &arithmetic, Index lo, Index hi, i
                                    llvm::function_ref<mlir::Value(int64_t, Index)> b,
                                    llvm::function_ref<void(Index)> fetch = nullptr, int64_t unroll = 1);
 
-/// Panel and first lane in it of each vector of column tile t, in weights packed in panels of 16 columns.
-llvm::SmallVector<std::pair<Index, Index>> panelPlaces(KernelBuilder &kb, const TileShape &tile, Index t,
+/// Panel and first lane in it of each of `vectors` vectors from column t * width on, in weights packed in panels of 16
+/// columns.
+llvm::SmallVector<std::pair<Index, Index>> panelPlaces(KernelBuilder &kb, Index t, int64_t width, int64_t lanes,
                                                        int64_t vectors);
 
 /// How a view's last dimension is walked: 0 a repeated element, 1 contiguous, 2 any stride (in descriptions).
