@@ -95,6 +95,7 @@ llvm::Expected<BuiltProgram> mrcc::buildProgram(func::FuncOp func, const Target 
       step.work.moved += view.space == Space::absent ? 0 : viewBytes(view);
     step.params = std::move(bound->params);
     step.units = bound->units;
+    step.leastUnits = bound->leastUnits;
     step.scratchBytes = bound->scratchBytes;
     step.flops = bound->flops;
     step.location = std::move(where);

@@ -112,6 +112,8 @@ BoundLaunch bindWinograd(const ConvProblem &p, const LaunchSite &site, const Tar
   q.parts = channels / q.part;
   if (call) {
     q.block = tile.lanes == 16 ? 16 : 24;
+    if (q.tiles < 16 * q.block) // few: alike, in a number that divides among threads
+      q.block = ceilDiv(q.tiles, roundUp(ceilDiv(q.tiles, q.block), 4));
     q.columnGroups = 1;
   } else {
     // V of a block is at most 6 MiB.
@@ -122,6 +124,7 @@ BoundLaunch bindWinograd(const ConvProblem &p, const LaunchSite &site, const Tar
   q.columnGroup = ceilDiv(q.columnTiles, q.columnGroups);
   q.columnGroups = ceilDiv(q.columnTiles, q.columnGroup);
   bound.units = ceilDiv(q.tiles, q.block) * q.columnGroups;
+  bound.leastUnits = call ? bound.units : q.columnGroups; // they share U or V
   q.pitchU = oddLines(q.part * tile.width());
   q.pitchV = oddLines(q.block * q.part + tile.lanes); // a whole vector may be stored at the last channels
   q.pitchM = oddLines(q.block * tile.width());

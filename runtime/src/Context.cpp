@@ -193,7 +193,7 @@ inline void Context::runStep(const Prepared &variant, const PreparedStep &step, 
     return;
   if (!team || !step.parallel)
     return step.function(views.data(), params, 0, int64_t(step.units), scratch);
-  share(*team, {step.function, views.data(), params, step.units, scratch, stride},
+  share(*team, {step.function, views.data(), params, step.units, step.leastUnits, scratch, stride},
         unsigned(std::min<uint64_t>(threads, step.units)));
 }
 

@@ -289,6 +289,7 @@ const Prepared *Model::prepare(uint32_t variant) {
     s.numOutputs = step.outputs;
     s.firstParam = uint32_t(made->params.size());
     s.units = step.units;
+    s.leastUnits = step.leastUnits;
     s.flops = step.flops;
     s.moved = step.work.moved;
     s.bytes = 0;

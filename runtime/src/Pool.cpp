@@ -50,7 +50,8 @@ void Team::begin(const Task &next, unsigned participants) {
   grain = next.units / numberMask + 1;
   const uint64_t dealt = (next.units + grain - 1) / grain;
   remaining.store(uint32_t(dealt), std::memory_order_relaxed);
-  leastTaken.store(uint32_t(dealt / (participants * 6)) + 1, std::memory_order_relaxed);
+  const uint64_t least = (std::min(next.leastUnits, next.units) + grain - 1) / grain;
+  leastTaken.store(uint32_t(std::max(dealt / (participants * 6) + 1, least)), std::memory_order_relaxed);
   for (unsigned i = 0; i < participants; ++i)
     ranges[i].word.store(pack(participants, dealt * i / participants, dealt * (i + 1) / participants),
                          std::memory_order_release);

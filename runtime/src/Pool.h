@@ -2,7 +2,7 @@
 //
 // A team is one run's meeting point with the workers. For each step the caller deals [0, units) into one range a
 // participant and announces it; everybody takes half of what is left at the front of its own range, later at the back
-// of others', until nothing is left. A range is one atomic word, so taking is one compare-and-swap, and whoever
+// of others', until nothing is left (more than half where the step says that starting costs). A range is one atomic word, so taking is one compare-and-swap, and whoever
 // succeeds holds units that the step cannot end without: only then is the task read. The caller never waits for a
 // worker that has taken nothing, so busy or missing workers cost no time. Which thread does which units does not matter
 // for results.
@@ -25,6 +25,7 @@ struct Task {
   char *const *views = nullptr;
   const int64_t *params = nullptr;
   uint64_t units = 0;
+  uint64_t leastUnits = 1; // Step::leastUnits
   char *scratch = nullptr; // participant i's is at i * scratchStride
   uint64_t scratchStride = 0;
 };

@@ -23,7 +23,8 @@ struct PreparedStep {
   KernelFunction *function;
   uint32_t firstView, numViews, numOutputs;
   uint32_t firstParam;
-  uint64_t units;    // 0: nothing to do
+  uint64_t units; // 0: nothing to do
+  uint64_t leastUnits;
   uint32_t location; // into `texts`
   const char *kernel;
   uint64_t flops, bytes, moved;

@@ -24,7 +24,7 @@ BundleTarget test::testTarget(const Options &options) {
     kernel.key = "test " + kernel.name;
     kernel.offset = llvm::cantFail(symbol.getAddress());
     kernel.bytes = llvm::object::ELFSymbolRef(symbol).getSize();
-    if (kernel.name != "divide" || options.denormalSteps)
+    if ((kernel.name != "divide" || options.denormalSteps) && (kernel.name != "starts" || options.startsLeast))
       target.kernels.push_back(kernel);
   }
   return target;
@@ -69,7 +69,7 @@ void Contents::addVariant(Size size, const Options &options) {
                  {keep(ramp), false, false},
                  {keep({1.5f}), true, true},
                  {keep({0.0f}), true, true}};
-  v.kernels = {"test affine", "test reverse", "test divide"};
+  v.kernels = {"test affine", "test reverse", "test divide", "test starts"};
   v.arenaBytes = v.arenaLowerBound = 2 * ((bytes + 63) / 64 * 64);
   const uint64_t second = v.arenaBytes / 2;
   auto view = [&](Space space, uint32_t index, uint64_t offset) {
@@ -99,6 +99,10 @@ void Contents::addVariant(Size size, const Options &options) {
   }
   for (int64_t i = 0; i < options.denormalSteps; ++i)
     step(2, {view(Space::output, 0, 0), view(Space::input, 0, 0)}, {1024}, "/Div");
+  if (options.startsLeast) {
+    step(3, {view(Space::output, 0, 0), view(Space::input, 0, 0)}, {w}, "/Starts");
+    v.steps.back().leastUnits = options.startsLeast;
+  }
   contents.variants.push_back(std::move(v));
 }
 

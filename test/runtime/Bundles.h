@@ -17,6 +17,7 @@ struct Options {
   std::vector<std::string> features; // that the target claims to need
   std::string targetName = "cpu:test";
   int64_t denormalSteps = 0; // extra steps of kernel `divide`
+  uint64_t startsLeast = 0;  // leastUnits of a last step of kernel `starts`, if not 0
   int repeat = 1;            // how often the three steps stand in the program
 };
 

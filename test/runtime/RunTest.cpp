@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 #include <limits>
 #include <map>
+#include <set>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -293,6 +294,30 @@ TEST_CASE("the caller's threads may do the work, one after the other too") {
     }
     CHECK(user.calls == 9);
   }
+}
+
+TEST_CASE("a thread takes at least the units that a step says at once") {
+  constexpr int64_t rows = 900, threads = 4;
+  auto callsWith = [&](uint64_t least) {
+    Folder folder;
+    Options bundle;
+    bundle.startsLeast = least;
+    write(folder / "a.mrcb", Contents({{rows / 3, 200}}, bundle));
+    mrcc_context_options options = MRCC_CONTEXT_OPTIONS_INIT;
+    options.threads = threads;
+    options.parallel = [](void *, uint32_t tasks, void (*task)(void *, uint32_t), void *argument) {
+      for (uint32_t i = 0; i < tasks; ++i) // one after the other: the first takes the others' units, too
+        task(argument, i);
+    };
+    Session session(folder / "a.mrcb", nullptr, &options);
+    CHECK(session.run({rows / 3, 200}).message == "");
+    return std::set<float>(session.y.begin(), session.y.end()).size();
+  };
+  CHECK(callsWith(1) > 2 * threads);
+  CHECK(callsWith(rows / threads) == threads);
+  CHECK(callsWith(rows / threads / 3) == 3 * threads);
+  CHECK(callsWith(rows) == threads); // more than a share: all of it
+  CHECK(callsWith(uint64_t(1) << 63) == threads);
 }
 
 TEST_CASE("a context that is busy says so") {

@@ -126,9 +126,9 @@ void printProgram(const BundleInfo &info, const BundleInfo::Variant &v) {
   fmt::print("\nprogram {} {}: arena {} bytes\n", p.key, p.target, p.arenaBytes);
   for (size_t i = 0; i < p.steps.size(); ++i) {
     const Step &s = p.steps[i];
-    fmt::print("{:4} {}  units {}, scratch {}, flop {}, multiplied {}, instructions {}, moved {}  {}\n", i,
-               info.kernels[v.kernelNumbers[s.kernel]].name, s.units, s.scratchBytes, s.flops, s.work.multiplied,
-               s.work.instructions, s.work.moved, s.location);
+    fmt::print("{:4} {}  units {} ({} at once), scratch {}, flop {}, multiplied {}, instructions {}, moved {}  {}\n", i,
+               info.kernels[v.kernelNumbers[s.kernel]].name, s.units, s.leastUnits, s.scratchBytes, s.flops,
+               s.work.multiplied, s.work.instructions, s.work.moved, s.location);
     for (size_t k = 0; k < s.views.size(); ++k)
       fmt::print("       {} {}\n", k < s.outputs ? "out" : "in ", viewText(s.views[k], p));
     if (!s.params.empty())

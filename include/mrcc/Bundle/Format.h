@@ -20,7 +20,7 @@ namespace mrcc {
 static_assert(std::endian::native == std::endian::little, "bundles are read in place");
 
 /// The version of everything in this header. A runtime reads its own version alone.
-constexpr uint32_t formatVersion = 2; // 2: Step::work
+constexpr uint32_t formatVersion = 3; // 2: Step::work; 3: Step::leastUnits
 
 /// xxh3-128 of some bytes (Hash.h). Ordered, and 32 hex digits in file names.
 struct Hash128 {
@@ -172,12 +172,13 @@ struct Step {
   std::vector<View> views;
   std::vector<int64_t> params; // run-time parameters of the kernel: extents, strides, immediates
   uint64_t units = 0;          // units of work, split among threads by shape alone
+  uint64_t leastUnits = 1;     // a thread takes so many at once while its share has them: a range's start costs
   uint64_t scratchBytes = 0;   // private memory of each worker
   uint64_t flops = 0;          // of the op as defined (direct convolution), for reports
   Work work;
   std::string location; // ONNX node names that the step stands for
   template <class A> void serialize(A &a) {
-    a(kind, kernel, outputs, views, params, units, scratchBytes, flops, work, location);
+    a(kind, kernel, outputs, views, params, units, leastUnits, scratchBytes, flops, work, location);
   }
   bool operator==(const Step &) const = default;
 };

@@ -68,6 +68,7 @@ struct BoundLaunch {
   KernelDescription kernel;
   std::vector<int64_t> params;
   int64_t units = 1;        // > 0; unit u's work depends on shapes alone
+  int64_t leastUnits = 1;   // a thread takes so many at once: they share what the kernel does at a range's start
   int64_t scratchBytes = 0; // for each worker
   int64_t flops = 0;
   Work work; // `moved` need not hold the bytes of the views themselves: buildProgram adds them
