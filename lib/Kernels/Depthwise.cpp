@@ -8,7 +8,8 @@
 // A unit of work is a range of rows of one image and a range of channels. It goes down the rows of one column of tiles
 // before the next, so that of the rows of taps all but one are in L1.
 //
-// Extents, strides and borders are parameters; kernel size, step and dilation are in the description.
+// Extents, strides and borders are parameters; kernel size, step and dilation are in the description, and the distance
+// of pixels where it is the number of channels.
 #include "Families.h"
 #include "Tile.h"
 #include <map>
@@ -35,10 +36,12 @@ template <class T> struct Params {
   std::vector<ImageWalk<T>> outs;
   // How far three pixels or taps are. See Strip.
   T inTriple = 0, tapTriple = 0;
+  T inAhead = 0, outAhead = 0; // elements of a pixel's run per channel, see fetchAhead
   std::vector<T> outTriples;
   template <class F> void each(F f) {
     for (T *x : {&height, &width, &channels, &inHeight, &inWidth, &top, &left, &insideLeft, &insideRight, &rowBlock,
-                 &rowBlocks, &channelBlock, &channelBlocks, &tapStride, &weightChannel, &inTriple, &tapTriple})
+                 &rowBlocks, &channelBlock, &channelBlocks, &tapStride, &weightChannel, &inTriple, &tapTriple, &inAhead,
+                 &outAhead})
       f(*x);
     in.each(f);
     for (ImageWalk<T> &walk : outs)
@@ -125,6 +128,8 @@ static llvm::Expected<BoundLaunch> bindDepthwise(const LaunchSite &site, const T
   q.rowBlocks = std::max<int64_t>(1, ceilDiv(q.height, q.rowBlock));
   bound.units = std::max<int64_t>(1, out.dims[0] * q.rowBlocks * q.channelBlocks);
   bound.flops = 2 * out.dims[0] * q.height * q.width * q.channels * taps;
+  q.inAhead = q.channelBlocks == 1 && q.in.pixel == q.channels,
+  q.outAhead = q.channelBlocks == 1 && q.outs[0].pixel == q.channels;
   writeParams(q, bound.params);
   const int64_t outVectors = out.dims[0] * q.height * q.width * vectors;
   const int64_t tileLoads = kernelSize[0] * ((tilePixels - 1) * steps[1] + kernelSize[1]);
@@ -140,6 +145,15 @@ static llvm::Expected<BoundLaunch> bindDepthwise(const LaunchSite &site, const T
   config["border"] = q.insideLeft > 0 || q.insideRight < q.width || insideTop > 0 || insideBottom < q.height;
   config["channel"] = q.in.channel == 1 || q.channels == 1 ? 1 : 2;
   config["weight"] = q.weightChannel == 1 || q.channels == 1 ? 1 : 2;
+  // Where pixels follow each other without gaps, or are one, how far they are is in the code: addresses then take no
+  // registers.
+  auto known = [&](int64_t stride) { return stride == 0 || stride == q.channels ? stride : -1; };
+  config["inPixel"] = known(q.in.pixel);
+  config["taps"] = known(q.tapStride);
+  for (size_t i = 0; i < q.outs.size(); ++i)
+    config["pixel" + std::to_string(i)] = known(q.outs[i].pixel);
+  // Input and output that do not stay in L2: the next row of tiles is fetched ahead.
+  config["ahead"] = q.inAhead && 4 * (viewBytes(in) + viewBytes(out)) > 5 * target.l2Bytes;
   config["immediate"] = bound.params.size();
   bound.scratchBytes = tilePixels * lanes * bitWidth(compute) / 8;
   finishBind(bound, site);
@@ -163,6 +177,14 @@ public:
       q.in.channel = 1;
     if (get("weight") == 1)
       q.weightChannel = 1;
+    auto known = [&](const std::string &key, Index &stride, Index &triple) {
+      if (get(key) >= 0)
+        stride = get(key), triple = 3 * get(key);
+    };
+    known("inPixel", q.in.pixel, q.inTriple);
+    known("taps", q.tapStride, q.tapTriple);
+    for (size_t i = 0; i < q.outs.size(); ++i)
+      known("pixel" + std::to_string(i), q.outs[i].pixel, q.outTriples[i]);
     stage = kb.scratch(0, arithmetic.type, {tilePixels, get("lanes")});
     kb.loop(kb.begin(), kb.end(), 1, [&](Index u) { unit(u); });
   }
@@ -206,8 +228,8 @@ private:
   }
 
   /// A run of pixels or taps and one vector of channels. The address of element i is written as the first one's plus
-  /// i / 3 times `triple` plus i % 3 times `stride`, where `triple` is a parameter of its own: did LLVM know that it is
-  /// 3 * stride, it would keep each multiple of the stride in a register, and spill.
+  /// i / 3 times `triple` plus i % 3 times `stride`, where `triple` is a parameter of its own unless the stride is known:
+  /// did LLVM know that it is 3 * stride, it would keep each multiple of the stride in a register, and spill.
   struct Strip {
     unsigned view;
     Index offset, stride, triple, channel;
@@ -224,6 +246,7 @@ private:
 
   /// Body and store of a tile whose first pixel is (y, x).
   void finish(llvm::ArrayRef<Value> acc, Index y, Index x, Index c, int64_t active) {
+    SmallVector<Value> fixed(q.outs.size()); // what all pixels share
     auto setOperands = [&](int64_t group) {
       epilogue.setOperands(q.outs.size(), [&](size_t i) {
         auto &walk = q.outs[i];
@@ -232,9 +255,14 @@ private:
         Index offset = kb.add(kb.add(kb.mul(y, walk.row), kb.mul(x, walk.pixel)), kb.mul(c, channel));
         Strip strip{Epilogue::viewOf(i), kb.add(outImages[i], offset), walk.pixel, q.outTriples[i], channel,
                     channelClass};
-        return Epilogue::Operand{window(strip, group), channelClass};
+        return Epilogue::Operand{window(strip, group), channelClass, fixed[i]};
       });
     };
+    setOperands(0);
+    const int64_t lanes = cast<VectorType>(acc[0].getType()).getDimSize(0);
+    for (size_t i = 1; i < q.outs.size(); ++i)
+      if (get("pixel" + std::to_string(i)) == 0)
+        fixed[i] = epilogue.load(i - 1, {0, 0}, lanes, active);
     setOperands(0);
     if (!epilogue.heavy(12)) { // a tile has few products: a loop around the body would take as long as they do
       for (size_t i = 0; i < acc.size(); ++i) {
@@ -244,7 +272,6 @@ private:
       }
       return;
     }
-    const int64_t lanes = cast<VectorType>(acc[0].getType()).getDimSize(0);
     for (size_t i = 0; i < acc.size(); ++i)
       kb.storeVector(acc[i], stage, {int64_t(i), 0});
     kb.loop(0, int64_t(acc.size()), 1,
@@ -327,8 +354,25 @@ private:
           carried = step(ky, carried);
       else
         carried = kb.loop(lo, hi, 1, carried, step);
+      if (get("ahead"))
+        fetchAhead(y, x, c, columns, lanes);
       finish(ArrayRef<Value>(carried).drop_back(2), y, x, c, active);
     });
+  }
+
+  /// Brings what the tile below adds to the input, and its outputs, into cache, a share with each vector of channels.
+  /// Pixels that follow each other without gaps are one run; others are not fetched.
+  void fetchAhead(Index y, Index x, Index c, int64_t columns, int64_t lanes) {
+    auto fetch = [&](unsigned view, Index start, Index perChannel, int64_t pixels) {
+      Index run = kb.add(start, kb.mul(kb.mul(c, perChannel), pixels));
+      for (int64_t i = 0; i < pixels * lanes; i += 16)
+        kb.prefetch(kb.view(view, {1}, {1}, kb.add(run, i)), {0}, view == 0);
+    };
+    Index row = kb.add(inputRow(y), kh * dh), pixel = kb.mul(inputColumn(x), q.in.pixel);
+    for (int64_t r = 0; r < sh; ++r)
+      fetch(1, kb.add(inImage, kb.add(kb.mul(kb.add(row, r), q.in.row), pixel)), q.inAhead, columns * sw);
+    const auto &out = q.outs[0];
+    fetch(0, kb.add(outImages[0], kb.add(kb.mul(kb.add(y, 1), out.row), kb.mul(x, out.pixel))), q.outAhead, columns);
   }
 
   /// Adds one row of taps to the sums of a tile. `valid`: for columns of the input that may lie outside, whether not.

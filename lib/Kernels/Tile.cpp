@@ -272,6 +272,10 @@ static Value convert(KernelBuilder &kb, Value x, DType from, DType to) {
   return x;
 }
 
+Value Epilogue::load(size_t i, llvm::ArrayRef<Index> at, int64_t lanes, int64_t active) {
+  return loadLanes(kb, extras[i].buffer, at, extras[i].strideClass, lanes, active);
+}
+
 void Epilogue::store(Value acc, llvm::ArrayRef<Index> at, int64_t active) {
   const int64_t lanes = cast<VectorType>(acc.getType()).getDimSize(0);
   Value result;
@@ -283,8 +287,8 @@ void Epilogue::store(Value acc, llvm::ArrayRef<Index> at, int64_t active) {
         return convert(kb, acc, compute, node.type);
       if (node.op == ExprNode::Op::param)
         return kb.splat(immediateValue(kb, node.type, immediate + node.imm), lanes);
-      const Operand &extra = extras[node.imm - 2];
-      return loadLanes(kb, extra.buffer, at, extra.strideClass, lanes, active);
+      const Value before = extras[node.imm - 2].value;
+      return before ? before : load(node.imm - 2, at, lanes, active);
     })[0];
   }
   storeLanes(kb, result, out.buffer, at, out.strideClass, active);

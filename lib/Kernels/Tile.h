@@ -66,6 +66,7 @@ public:
   struct Operand {
     Buffer buffer;
     int64_t strideClass;
+    mlir::Value value = {}; // of an extra that was loaded before: all lanes, taken in place of a load
   };
   Operand out;
   llvm::SmallVector<Operand> extras; // input operand 2 and up
@@ -77,6 +78,8 @@ public:
       extras.push_back(operand(i));
   }
   static unsigned viewOf(size_t i) { return i == 0 ? 0 : i + 2; }
+  /// What extra i holds at `at`.
+  mlir::Value load(size_t i, llvm::ArrayRef<Index> at, int64_t lanes, int64_t active);
   /// Output element(s) at `at` (last index: column) from the accumulator.
   void store(mlir::Value acc, llvm::ArrayRef<Index> at, int64_t active);
   /// A body so long that a tile's accumulators go through memory, so that it is emitted once and not for each of them.
