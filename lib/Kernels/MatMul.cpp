@@ -21,8 +21,9 @@ namespace {
 /// Products that are summed in one chain of roundings.
 constexpr int64_t chainLength = 256;
 
-/// Up to so many rows, packed B comes from memory about as fast as it is used, and the next columns are fetched ahead.
-constexpr int64_t aheadRows = 128;
+/// Packed B's next columns are fetched ahead where they come from memory about as fast as they are used: up to so many
+/// rows of A, in panels so long, or in panels in chunks that lie apart.
+constexpr int64_t aheadRows = 128, aheadDepth = 2048;
 
 enum BForm { bPacked = 0, bInPlace = 1, bCopied = 2, bTransposed = 3 };
 
@@ -218,7 +219,7 @@ llvm::Expected<BoundLaunch> bindMatMul(MatMulProblem p, const LaunchSite &site, 
   kernel.config["whole"] = n >= tile.width();
   kernel.config["chunked"] = q.chunks > 1;
   kernel.config["lines"] = line > 0;
-  kernel.config["ahead"] = p.packed && m > tile.rows && m <= aheadRows;
+  kernel.config["ahead"] = p.packed && m > tile.rows && (m <= aheadRows || k >= aheadDepth || q.chunks > 1);
   kernel.config["rowsAhead"] = p.packed && m > tile.rows && line == 0 && (q.aDepth == 1 || k == 1);
   kernel.config["chains"] = isFloat(compute) && k > chainLength;
   kernel.config["b"] = form;
@@ -368,7 +369,7 @@ private:
         return multiplyLoop(arithmetic, from, to, count, vectors, in, loadA, loadB, fetch);
       };
       llvm::function_ref<void(Index)> fetch = nullptr;
-      if (form == bPacked && get("chunked"))
+      if (form == bPacked && get("chunked") && !ahead)
         fetch = fetchChunk;
       // The next tile's rows in equal shares: the hardware does not foresee many short rows.
       auto fetchRows = [&](Index k) {
@@ -384,7 +385,7 @@ private:
       auto before = [&](Index row) { return kb.div(kb.mul(kb.sub(row, row0), kb.sub(to, from)), rows); };
       Index start = before(first), middle = kb.add(from, kb.sub(before(kb.add(first, count)), start));
       auto fetchColumns = [&](Index k) { prefetchB(c, kb.add(k, start), nextPanels, 2); };
-      return part(middle, to, part(from, middle, in, fetchColumns), fetch);
+      return part(middle, to, part(from, middle, in, fetchColumns), nullptr);
     };
     auto chunks = [&](Index from, Index to, ValueRange in) {
       return kb.loop(from, to, 1, in, [&](Index c, ValueRange in) { return multiply(c, 0, q.depth, in); });
