@@ -5,6 +5,7 @@
 //   scores   S = q K^T * scale + mask, by the register tile of matmul
 //   rows     new maximum; p = exp(S - maximum); the running sum stays a vector; what was summed so far is scaled
 //   values   O = O * correction + p V, in tiles of at most three vectors of columns
+// With one block of keys nothing is corrected.
 // after M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax" (2018), and T. Dao et al.,
 // "FlashAttention" (2022). Keys beyond the last have a score of minus infinity: what is added to the scores of a panel,
 // 0 or -inf, is its last row.
@@ -20,6 +21,10 @@ namespace mrcc {
 namespace {
 
 constexpr int64_t queryBlock = 64, keyBlock = 256;
+
+/// The least maximum. It is finite: rows whose every score is that low are uniform, rows of -inf give NaN, as the
+/// definition.
+constexpr double lowest = -3.40282346638528859812e38;
 
 template <class T> struct Params {
   struct Walk {
@@ -61,9 +66,10 @@ static llvm::Expected<BoundLaunch> bindAttention(const LaunchSite &site, const T
   }
   q.heads = out.dims[1], q.queries = out.dims[2], q.keys = key.dims[2], q.depth = query.dims[3], q.width = out.dims[3];
   const TileShape tile = chooseTile(target, DType::f32, 1 << 20);
-  // Columns of V: groups of at most three vectors, as even as possible.
-  const int64_t vectors = std::max<int64_t>(1, ceilDiv(q.width, tile.lanes)),
-                group = ceilDiv(vectors, ceilDiv(vectors, 3));
+  // Columns of V: groups of at most three vectors, as even as possible; what half a vector of 512 bits holds, apart.
+  const int64_t vectors = std::max<int64_t>(1, ceilDiv(q.width, tile.lanes)), rest = q.width % tile.lanes;
+  const bool half = tile.lanes == 16 && rest > 0 && rest <= 8;
+  const int64_t whole = vectors - half, group = whole == 0 ? 1 : ceilDiv(whole, ceilDiv(whole, 3));
   q.pitchV = vectors * tile.lanes;
   q.blocks = ceilDiv(q.queries, queryBlock);
   q.offsetV = roundUp(roundUp(q.keys, tile.width()) * (q.depth + 1) * 4, 64);
@@ -77,18 +83,21 @@ static llvm::Expected<BoundLaunch> bindAttention(const LaunchSite &site, const T
   writeParams(q, bound.params);
   const int64_t rows = out.dims[0] * q.heads * q.queries, entries = out.dims[0] * q.heads,
                 keyLanes = roundUp(q.keys, tile.width());
-  bound.work.multiplied = 2 * rows * (keyLanes * q.depth + q.keys * q.pitchV);
+  bound.work.multiplied = 2 * rows * (keyLanes * q.depth + q.keys * (q.pitchV - half * tile.lanes / 2));
+  const bool single = q.keys <= keyBlock;
   bound.work.instructions =
-      rows * (keyLanes / tile.lanes * (16 + 6 + masked) + vectors * 4 * ceilDiv(q.keys, keyBlock));
+      rows * (keyLanes / tile.lanes * (16 + 6 + masked) + vectors * (single ? 2 : 4 * ceilDiv(q.keys, keyBlock)));
   bound.work.instructions += entries * q.keys * (q.depth + q.pitchV) / tile.lanes * 4; // packing
   config["rows"] = tile.rows, config["vectors"] = tile.vectors, config["lanes"] = tile.lanes;
   // Vectors of the last panel of keys, if not all of them are in use.
   const int64_t lastVectors = ceilDiv(q.keys % tile.width(), tile.lanes);
   config["last"] = lastVectors == tile.vectors ? 0 : lastVectors;
   config["group"] = group;
-  config["tail"] = vectors % group;
-  config["whole"] = vectors >= group;
-  config["rest"] = q.width % tile.lanes; // columns of the last vector, 0: all
+  config["tail"] = whole % group;
+  config["whole"] = whole >= group;
+  config["half"] = half;
+  config["rest"] = rest;     // columns of the last vector, 0: all
+  config["single"] = single; // one block of keys: nothing is summed before it
   config["mask"] = !masked ? 0 : 1 + strideClass(site.input(3));
   // Scores wait as plain products: exp(scale * (S - maximum)) takes the scale in. A mask is added to scaled ones.
   config["plain"] = !masked && llvm::bit_cast<float>(uint32_t(q.scale)) > 0;
@@ -107,7 +116,7 @@ class AttentionEmitter {
 public:
   AttentionEmitter(const KernelDescription &kernel, KernelBuilder &kb)
       : kernel(kernel), kb(kb), arithmetic{kb, DType::f32}, tile{get("rows"), get("vectors"), get("lanes")},
-        masked(get("mask")) {}
+        masked(get("mask")), single(get("single")) {}
 
   void emit() {
     readParams(q, kb);
@@ -238,13 +247,12 @@ private:
 
   void queryRows(Index q0, Index count) {
     const int64_t lanes = tile.lanes;
-    kb.loop(0, count, 1, [&](Index i) {
-      // The lowest finite number: rows whose every score is that low are uniform, rows of -inf give NaN, as the
-      // definition.
-      kb.storeVector(constant(-3.40282346638528859812e38), stat, {0, i, 0});
-      kb.storeVector(constant(0), stat, {1, i, 0});
-      kb.loop(0, q.pitchV, lanes, [&](Index e) { kb.storeVector(constant(0), sums, {i, e}); });
-    });
+    if (!single)
+      kb.loop(0, count, 1, [&](Index i) {
+        kb.storeVector(constant(lowest), stat, {0, i, 0});
+        kb.storeVector(constant(0), stat, {1, i, 0});
+        kb.loop(0, q.pitchV, lanes, [&](Index e) { kb.storeVector(constant(0), sums, {i, e}); });
+      });
     kb.loop(0, q.keys, keyBlock, [&](Index k0) {
       Index n = kb.min(keyBlock, kb.sub(q.keys, k0));
       Index padded = kb.mul(kb.ceilDiv(n, tile.lanes), tile.lanes);
@@ -258,15 +266,18 @@ private:
       };
       auto use = [&](Index i, Index rows) {
         kb.loop(0, rows, 1, [&](Index r) { rowPass(r, kb.add(i, r), padded); });
-        auto columns = [&](Index e, int64_t vectors) {
+        auto columns = [&](Index e, int64_t vectors, int64_t lanes) {
           const int64_t most = tile.rows == 8 ? 8 : vectors == 3 ? 4 : vectors == 2 ? 6 : tile.rows;
           kb.tilesEven(rows, std::min(most, tile.rows),
-                       [&](Index r, int64_t rows) { valueTile(r, kb.add(i, r), rows, e, vectors, k0, n); });
+                       [&](Index r, int64_t rows) { valueTile(r, kb.add(i, r), rows, e, vectors, lanes, k0, n); });
         };
+        Index whole = kb.sub(q.pitchV, get("half") * lanes), tailAt = kb.sub(whole, tail * lanes);
         if (get("whole"))
-          kb.loop(0, kb.sub(q.pitchV, tail * lanes), group * lanes, [&](Index e) { columns(e, group); });
+          kb.loop(0, tailAt, group * lanes, [&](Index e) { columns(e, group, lanes); });
         if (tail)
-          columns(kb.sub(q.pitchV, tail * lanes), tail);
+          columns(tailAt, tail, lanes);
+        if (get("half"))
+          columns(whole, 1, lanes / 2);
       };
       kb.tilesEven(count, tile.rows, make, use);
     });
@@ -331,7 +342,7 @@ private:
   /// date.
   void rowPass(Index r, Index i, Index padded) {
     const int64_t lanes = tile.lanes;
-    Value start = kb.loadVector(stat, {0, i, 0}, lanes);
+    Value start = single ? constant(lowest) : kb.loadVector(stat, {0, i, 0}, lanes);
     // Two chains, of which the second leaves out a last odd vector.
     Index pairs = kb.sub(padded, kb.rem(padded, 2 * lanes));
     auto overKeys = [&](KernelBuilder::Values init, llvm::function_ref<Value(Index, Value)> step) {
@@ -345,27 +356,28 @@ private:
         overKeys({start, start}, [&](Index k, Value top) { return larger(kb.loadVector(scores, {r, k}, lanes), top); });
     Value top = vector::ReductionOp::create(kb.b, kb.loc, vector::CombiningKind::MAXNUMF, larger(two[0], two[1]));
     Value maximum = kb.splat(top, lanes);
-    Value correction = power(start, maximum);
-    Value sum = mul(kb.loadVector(stat, {1, i, 0}, lanes), correction);
+    Value correction = single ? Value() : power(start, maximum);
+    Value sum = single ? constant(0) : mul(kb.loadVector(stat, {1, i, 0}, lanes), correction);
     two = overKeys({sum, constant(0)}, [&](Index k, Value sum) {
       Value p = power(kb.loadVector(scores, {r, k}, lanes), maximum);
       kb.storeVector(p, scores, {r, k});
       return add(sum, p);
     });
-    kb.storeVector(maximum, stat, {0, i, 0});
     kb.storeVector(add(two[0], two[1]), stat, {1, i, 0});
+    if (single)
+      return;
+    kb.storeVector(maximum, stat, {0, i, 0});
     kb.loop(0, q.pitchV, lanes,
             [&](Index e) { kb.storeVector(mul(kb.loadVector(sums, {i, e}, lanes), correction), sums, {i, e}); });
   }
 
-  /// O of `rows` rows from i on += the scores' rows from r0 on, times V.
-  void valueTile(Index r0, Index i, int64_t rows, Index e, int64_t vectors, Index k0, Index n) {
-    const int64_t lanes = tile.lanes;
+  /// O of `rows` rows from i on += the scores' rows from r0 on, times `vectors` vectors of `lanes` columns of V.
+  void valueTile(Index r0, Index i, int64_t rows, Index e, int64_t vectors, int64_t lanes, Index k0, Index n) {
     KernelBuilder::Values acc;
     auto at = [&](int64_t r, int64_t j) { return std::vector<Index>{kb.add(i, r), kb.add(e, j * lanes)}; };
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t j = 0; j < vectors; ++j)
-        acc.push_back(kb.loadVector(sums, at(r, j), lanes));
+        acc.push_back(single ? arithmetic.zero(lanes) : kb.loadVector(sums, at(r, j), lanes));
     acc = multiplyLoop(
         arithmetic, 0, n, rows, vectors, acc, [&](int64_t r, Index k) { return kb.load(scores, {kb.add(r0, r), k}); },
         [&](int64_t j, Index k) { return kb.loadVector(values, {kb.add(k0, k), kb.add(e, j * lanes)}, lanes); });
@@ -378,7 +390,7 @@ private:
   KernelBuilder &kb;
   Arithmetic arithmetic;
   const TileShape tile;
-  const bool masked;
+  const bool masked, single;
   bool plain = false;
   Params<Index> q;
   Value scale, toBinary;
