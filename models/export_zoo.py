@@ -23,17 +23,17 @@ HERE = pathlib.Path(__file__).resolve().parent / "graphs" / "zoo"
 
 
 class Vit(nn.Module):
-    """torchvision's ViT at any size: its 4x4 position embedding is resized to the grid of patches."""
+    """torchvision's ViT at any size: its position embedding is resized to the grid of patches."""
 
-    def __init__(self):
+    def __init__(self, vit):
         super().__init__()
-        self.vit = vision.VisionTransformer(image_size=64, patch_size=16, num_layers=3, num_heads=4, hidden_dim=96,
-                                            mlp_dim=192, num_classes=50)
+        self.vit = vit
 
     def forward(self, x):
         patches = self.vit.conv_proj(x)
         position = self.vit.encoder.pos_embedding
-        grid = position[:, 1:].transpose(1, 2).reshape(1, -1, 4, 4)
+        side = self.vit.image_size // self.vit.patch_size
+        grid = position[:, 1:].transpose(1, 2).reshape(1, -1, side, side)
         grid = F.interpolate(grid, size=patches.shape[2:], mode="bicubic", align_corners=False).flatten(2).transpose(1, 2)
         tokens = torch.cat([self.vit.class_token.expand(x.shape[0], -1, -1), patches.flatten(2).transpose(1, 2)], 1)
         tokens = self.vit.encoder.layers(tokens + torch.cat([position[:, :1], grid], 1))
@@ -55,12 +55,10 @@ class Deeplab(nn.Module):
 class Detr(nn.Module):
     """Convolutions, an encoder and a decoder with learned queries, classes and boxes."""
 
-    def __init__(self, width=64, queries=20, classes=11):
+    def __init__(self, backbone, width=64, heads=4, layers=2, queries=20, classes=11):
         super().__init__()
-        self.backbone = nn.Sequential(nn.Conv2d(3, 32, 7, 4, 3), nn.BatchNorm2d(32), nn.ReLU(),
-                                      nn.Conv2d(32, width, 3, 2, 1), nn.BatchNorm2d(width), nn.ReLU(),
-                                      nn.Conv2d(width, width, 3, 2, 1))
-        self.transformer = nn.Transformer(width, 4, 2, 2, 2 * width, batch_first=True)
+        self.backbone = backbone
+        self.transformer = nn.Transformer(width, heads, layers, layers, 2 * width, batch_first=True)
         self.rows, self.columns = (nn.Parameter(torch.rand(50, width // 2)) for _ in range(2))
         self.queries = nn.Parameter(torch.rand(queries, width))
         self.classes = nn.Linear(width, classes)
@@ -116,6 +114,16 @@ class Crnn(nn.Module):
         return self.classes(self.gru(self.lstm(columns)[0])[0]).log_softmax(-1)
 
 
+def vit():
+    return Vit(vision.VisionTransformer(image_size=64, patch_size=16, num_layers=3, num_heads=4, hidden_dim=96, mlp_dim=192,
+                                        num_classes=50))
+
+
+def detr():
+    return Detr(nn.Sequential(nn.Conv2d(3, 32, 7, 4, 3), nn.BatchNorm2d(32), nn.ReLU(),
+                              nn.Conv2d(32, 64, 3, 2, 1), nn.BatchNorm2d(64), nn.ReLU(), nn.Conv2d(64, 64, 3, 2, 1)))
+
+
 def convnext():
     block = vision.convnext.CNBlockConfig
     return vision.ConvNeXt([block(32, 64, 2), block(64, 96, 2), block(96, None, 2)], num_classes=50, layer_scale=1.0)
@@ -138,10 +146,10 @@ EXPORTS = {
     "mobilenet-v3": (lambda: vision.mobilenet_v3_small(weights=None, num_classes=50), 3, (64, 96), (0, 2, 3)),
     "efficientnet": (efficientnet, 3, (64, 96), (0, 2, 3)),
     "convnext": (convnext, 3, (64, 96), (0, 2, 3)),
-    "vit": (Vit, 3, (64, 96), (0, 2, 3)),
+    "vit": (vit, 3, (64, 96), (0, 2, 3)),
     "swin": (swin, 3, (64, 96), (0, 2, 3)),
     "deeplab": (Deeplab, 3, (64, 96), (2, 3)),
-    "detr": (Detr, 3, (64, 96), (0, 2, 3)),
+    "detr": (detr, 3, (64, 96), (0, 2, 3)),
     "espcn": (Espcn, 3, (40, 56), (0, 2, 3)),
     "edsr": (Edsr, 3, (40, 56), (0, 2, 3)),
     "crnn": (Crnn, 1, (32, 96), (3,)),
@@ -178,16 +186,20 @@ def strip(model):
     return model
 
 
-def export(name):
-    make, channels, size, open_dims = EXPORTS[name]
+def save(path, make, channels, size, open_dims):
+    """Writes the ONNX file of a module, with weights drawn from one seed."""
     torch.manual_seed(0)
     module = spread(make().eval())
     x = torch.randn(2 if 0 in open_dims else 1, channels, *size)
-    path = HERE / f"{name}.onnx"
     path.parent.mkdir(parents=True, exist_ok=True)
     with torch.no_grad():
-        torch.onnx.export(module, (x,), str(path), dynamo=True, external_data=False, input_names=["x"],
+        torch.onnx.export(module, (x,), str(path), dynamo=True, external_data=False, input_names=["x"], verbose=False,
                           dynamic_shapes=({d: torch.export.Dim.DYNAMIC for d in open_dims},))
+
+
+def export(name):
+    path = HERE / f"{name}.onnx"
+    save(path, *EXPORTS[name])
     model = strip(onnx.load(path))
     model.graph.name = name
     onnx.save(model, path)
