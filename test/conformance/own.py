@@ -208,6 +208,25 @@ def optional_operands_left_empty():
 
 
 @case
+def ops_on_nothing():
+    """Slices of no rows go through every kind of kernel."""
+    slices = {f"t{axis}": constant(f"axis{axis}", [axis]) for axis in range(4)}
+    nodes = [node("Slice", ["x", "zero", "zero", t.name], [name]) for name, t in slices.items()]
+    forms = [("MatMul", ["t0", "b"], {}), ("MatMul", ["t1", "b"], {}), ("MatMul", ["t2", "b"], {}), ("MatMul", ["t3", "none"], {}),
+             ("Conv", ["t0", "w1"], {}), ("Conv", ["t0", "w3"], {}), ("ConvTranspose", ["t0", "w3"], {}),
+             ("MaxPool", ["t0"], {"kernel_shape": [2, 2]}), ("Softmax", ["t1"], {}), ("ReduceSum", ["t2"], {}),
+             ("LayerNormalization", ["t2", "scale"], {}), ("CumSum", ["t2", "one"], {}), ("Transpose", ["t3"], {}),
+             ("Concat", ["t1", "x"], {"axis": 1}), ("Relu", ["t3"], {})]
+    nodes += [node(op, inputs, [f"y{i}"], **attributes) for i, (op, inputs, attributes) in enumerate(forms)]
+    nodes += [node("Transpose", ["t2"], ["columns"], perm=[0, 1, 3, 2]), node("MatMul", ["columns", "t2"], ["sums"])]
+    f32 = np.float32
+    return graph_model(nodes, [*(f"y{i}" for i in range(len(forms))), "sums"], [
+        *slices.values(), constant("zero", [0]), constant("one", 1), constant("b", np.ones((4, 5)), f32),
+        constant("none", np.ones((0, 5)), f32), constant("scale", np.ones(4), f32), constant("w1", np.ones((3, 3, 1, 1)), f32),
+        constant("w3", np.ones((3, 3, 3, 3)), f32)])
+
+
+@case
 def stale_value_info():
     model = chain()
     model.graph.value_info.append(helper.make_tensor_value_info("a", TensorProto.FLOAT, [7, 7]))
