@@ -21,6 +21,8 @@ template <class T> static void copyRow(uint8_t *to, int64_t toStep, const uint8_
 /// Copies `dims` elements from one strided place to another. Dims that both sides walk alike are merged.
 static void copyStrided(ArrayRef<int64_t> dims, uint8_t *to, const Side &out, const uint8_t *from, const Side &in,
                         size_t width) {
+  if (llvm::is_contained(dims, 0)) // there may be no pointers
+    return;
   Dims merged, a, b;
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] == 1)
@@ -50,7 +52,7 @@ static void copyStrided(ArrayRef<int64_t> dims, uint8_t *to, const Side &out, co
       q += at[i] * b[i] * w;
     }
     if (toStep == 1 && fromStep == 1)
-      return void(std::copy_n(q, n * w, p)); // a copy of nothing may have no pointers
+      return void(std::memcpy(p, q, n * w));
     switch (w) {
     case 1:
       return copyRow<uint8_t>(p, toStep, q, fromStep, n);

@@ -420,7 +420,7 @@ double Binder::cost(unsigned d, llvm::function_ref<double(const ExprNode &)> pri
     mask |= 1u << f;
   bool vectorised = dim.extent >= lanes;
   double whole = vectorised ? std::ceil(dim.extent / lanes) / dim.extent : 1; // vectors an element
-  double outside = double(1) / dim.extent;                                    // once a row
+  double outside = 1.0 / std::max<int64_t>(dim.extent, 1);                    // once a row
   auto access = [&](int64_t step, bool even) {
     if (even && step == 0)
       return outside;
