@@ -236,7 +236,8 @@ static void deformConv(NodeContext &c) {
   int64_t outputs = c.dim(weights, 0), inputs = c.dim(weights, 1), kh = c.dim(weights, 2), kw = c.dim(weights, 3);
   if (!c || llvm::is_contained({outputs, inputs, kh, kw}, ShapedType::kDynamic) || group < 1 || parts < 1 ||
       outputs % group)
-    return c.invalid("its weights, group or offset_group do not fit");
+    return c.invalid("weights of " + dimsText(c.type(weights).getShape()) + ", group " + Twine(group) +
+                     ", offset_group " + Twine(parts));
   int64_t taps = c.times(kh, kw), channels = c.times(inputs, group), each = channels / parts;
   if (taps > mostTaps || channels % parts)
     return c.invalid(Twine(taps) + " places a window, " + Twine(channels) + " channels, offset_group " + Twine(parts));
@@ -287,10 +288,13 @@ static void col2Im(NodeContext &c) {
     taps = c.times(taps, (*block)[i]);
   }
   int64_t columns = c.dim(x, 1);
-  if (!c || taps > mostTaps || ShapedType::isDynamic(columns) || columns % taps)
+  if (!c)
+    return;
+  if (ShapedType::isDynamic(columns) || taps > mostTaps ||
+      columns > (int64_t(1) << 24) / taps) // the weights made below
+    return c.unsupported(dimsText(columns) + " rows with blocks of " + Twine(taps) + " elements");
+  if (columns % taps)
     return c.invalid(Twine(columns) + " rows are not a multiple of the block's " + Twine(taps) + " elements");
-  if (columns * taps > int64_t(1) << 24) // the weights made below
-    return c.unsupported(Twine(columns) + " rows with blocks of " + Twine(taps) + " elements");
   int64_t channels = columns / taps;
   SmallVector<Extent> dims{c.dimOf(x, 0), columns};
   SmallVector<int64_t> extra;

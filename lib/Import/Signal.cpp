@@ -121,6 +121,8 @@ static void stft(NodeContext &c) {
     frame = c.dimOf(c.in(2), 0);
   if (!step || step->size() != 1 || !frame || c.rank(signal) != 3)
     return c.invalid("frame_step, frame_length or window is missing, or the signal has rank " + Twine(c.rank(signal)));
+  if ((*step)[0] < 1)
+    return c.invalid("frame_step is " + Twine((*step)[0]));
   Type i64 = c.builder.getI64Type();
   Value last = c.sub(c.number(c.dimOf(signal, 1), i64), c.number(*frame, i64));
   Value limit = c.add(last, makeScalar(c.builder, c.loc, i64, 1));

@@ -343,6 +343,148 @@ def group_beyond_any_tensor():
     return (conv(group=1 << 62), INVALID, "node 'n' (Conv): a size of 2 times 4611686018427387904 is too large")
 
 
+FAR, FARTHEST = 1 << 62, (1 << 63) - 1
+
+
+@case
+def channels_last_group_beyond_any_tensor():
+    return (model(node("NhwcConv", ["x", "w"], ["y"], name="n", domain="com.microsoft", group=FAR),
+                  constants=[tensor("w", np.zeros((2, 2, 3, 3)))], opsets=[helper.make_opsetid("com.microsoft", 1)]), INVALID,
+            "node 'n' (NhwcConv): expected 1152921504606846976 input channels, got 4")
+
+
+@case
+def tiles_beyond_any_tensor():
+    return (model(node("Tile", ["x", "s"], ["y"], name="n"), constants=[tensor("s", [1, 1, 1, FAR], np.int64)]), INVALID,
+            "node 'n' (Tile): dimension 4 times 4611686018427387904 is too large")
+
+
+@case
+def parts_beyond_any_tensor():
+    return (model(node("Split", ["x", "s"], ["a", "b", "y"], name="n", axis=2),
+                  constants=[tensor("s", [FAR, FAR, 4], np.int64)]), INVALID,
+            "node 'n' (Split): expected sizes that sum to 4 along axis 2, got 1152921504606846976 (it is a constant, frozen for another "
+            "size)")
+
+
+@case
+def pads_beyond_any_tensor():
+    return (model(node("Pad", ["x", "p"], ["y"], name="n"), constants=[tensor("p", [0, 0, 0, FARTHEST] * 2, np.int64)]),
+            INVALID, "node 'n' (Pad): cannot pad dimension 3 of size 4 by 9223372036854775807 and 9223372036854775807")
+
+
+@case
+def window_beyond_any_tensor():
+    return (model(node("MaxPool", ["x"], ["y"], name="n", kernel_shape=[(1 << 31) - 1] * 2, dilations=[(1 << 31) - 1] * 2)),
+            INVALID, "node 'n' (MaxPool): expected an output of at least 1, got spatial dimension 0 of size 4 with pads 0 and 0 and a "
+            "window of 1152921504606846976")
+
+
+@case
+def output_padding_beyond_any_tensor():
+    return (model(node("ConvTranspose", ["x", "w"], ["y"], name="n", output_padding=[FARTHEST, 0]),
+                  constants=[tensor("w", np.zeros((2, 2, 3, 3)))]), INVALID,
+            "node 'n' (ConvTranspose): its result of 1x1152921504606846976x6x2 is too large")
+
+
+@case
+def output_shape_beyond_any_tensor():
+    return (model(node("ConvTranspose", ["x", "w"], ["y"], name="n", output_shape=[-FARTHEST, FARTHEST]),
+                  constants=[tensor("w", np.zeros((2, 2, 3, 3)))]), INVALID,
+            "node 'n' (ConvTranspose): expected an output of at least 1, got spatial dimension 0 of size 4 with pads "
+            "576460752303423491 and 576460752303423491 and a window of 3")
+
+
+@case
+def channels_of_blocks_beyond_any_tensor():
+    return (model(node("SpaceToDepth", ["x"], ["y"], name="n", blocksize=32767), inputs=[value("x", (1, 1 << 40, "h", "w"))]),
+            INVALID, "node 'n' (SpaceToDepth): its result of 1x1099511627776x?x32767x?x32767 is too large", "--size", "4x4,8x8")
+
+
+@case
+def unpooled_image_beyond_any_tensor():
+    return (model(node("MaxUnpool", ["x", "i"], ["y"], name="n", kernel_shape=[1, 1], strides=[(1 << 31) - 1] * 2),
+                  inputs=[value("x", (1, 2, 4, 4)), value("i", (1, 2, 4, 4), I64)]), INVALID,
+            "node 'n' (MaxUnpool): a size of 12884901884 times 6442450942 is too large")
+
+
+@case
+def input_beyond_any_tensor():
+    return relu(inputs=[value("x", (1 << 40, 1 << 40))]), INVALID, "input 'x' of 1099511627776x1099511627776 is too large"
+
+
+@case
+def samples_of_a_region_beyond_any_tensor():
+    regions = [tensor("r", np.zeros((1, 4))), tensor("b", [0], np.int64)]
+    return (model(node("RoiAlign", ["x", "r", "b"], ["y"], name="n", output_height=1 << 40, sampling_ratio=1), constants=regions),
+            INVALID, "node 'n' (RoiAlign): rank 4, output 1099511627776x1, 1 samples, mode 'avg'")
+
+
+@case
+def window_of_negative_length():
+    return (model(node("HannWindow", ["n"], ["y"], name="n"), constants=[tensor("n", -1, np.int64)]), INVALID,
+            "node 'n' (HannWindow): size is -1")
+
+
+@case
+def frames_that_step_back():
+    return (model(node("STFT", ["x", "s", "w"], ["y"], name="n"), inputs=[value("x", (1, 128, 1))],
+                  constants=[tensor("s", -2, np.int64), tensor("w", np.ones(16))]), INVALID, "node 'n' (STFT): frame_step is -2")
+
+
+def columns(rows, block, image=(4, 4)):
+    return model(node("Col2Im", ["x", "i", "b"], ["y"], name="n"), inputs=[value("x", (1, rows, 4))], opset=18,
+                 constants=[tensor("i", image, np.int64), tensor("b", block, np.int64)])
+
+
+@case
+def image_of_negative_size():
+    return columns(4, (2, 2), (4, -4)), INVALID, "node 'n' (Col2Im): block 2x2 of an image of 4x-4"
+
+
+@case
+def block_beyond_any_tensor():
+    return columns(4, (1 << 40, 1 << 40)), INVALID, "node 'n' (Col2Im): a size of 1099511627776 times 1099511627776 is too large"
+
+
+@case
+def block_of_too_many_elements():
+    return (columns(4097, (4097, 1)), UNSUPPORTED, "1 node is not supported:\n    Col2Im (opset 18), 1 node: 'n': 4097 rows with "
+            "blocks of 4097 elements")
+
+
+@case
+def rows_that_are_no_blocks():
+    return columns(6, (2, 2)), INVALID, "node 'n' (Col2Im): 6 rows are not a multiple of the block's 4 elements"
+
+
+@case
+def columns_of_too_many_blocks():
+    return (columns(1 << 16, (64, 64)), UNSUPPORTED, "1 node is not supported:\n    Col2Im (opset 18), 1 node: 'n': 65536 rows with "
+            "blocks of 4096 elements")
+
+
+def deformed(kernel, channels=2, **attributes):
+    return model(node("DeformConv", ["x", "w", "o"], ["y"], name="n", **attributes), opset=19,
+                 inputs=[value("x", (1, 2, 4, 4)), value("o", (1, 18, 4, 4))],
+                 constants=[tensor("w", np.zeros((2, channels, *kernel)))])
+
+
+@case
+def deformed_window_of_too_many_places():
+    return deformed((65, 64)), INVALID, "node 'n' (DeformConv): 4160 places a window, 2 channels, offset_group 1"
+
+
+@case
+def deformed_channels_that_do_not_divide():
+    return deformed((3, 3), offset_group=3), INVALID, "node 'n' (DeformConv): 9 places a window, 2 channels, offset_group 3"
+
+
+@case
+def deformed_group_beyond_any_tensor():
+    return deformed((3, 3), group=FAR), INVALID, "node 'n' (DeformConv): weights of 2x2x3x3, group 4611686018427387904, offset_group 1"
+
+
 @case
 def axis_of_a_scalar():
     return (model(node("Tile", ["x", "t", "a"], ["y"], name="n"), inputs=[value("x", ())], opset=5,
