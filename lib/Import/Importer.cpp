@@ -8,7 +8,6 @@
 #include "Known.h"
 #include "Schemas.h"
 #include "mlir/IR/Verifier.h"
-#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include <cstring>
@@ -398,27 +397,6 @@ Error Importer::callFunction(const onnx::Function &function, const onnx::Node &n
     results.push_back(*value);
   }
   return bindOutputs(node, results, scope);
-}
-
-/// Which small inputs decide a value, as the end of a message: often one that users set once, such as a sample rate.
-static std::string bindHint(Value value) {
-  constexpr int64_t small = 16;
-  llvm::SetVector<Value> seen;
-  seen.insert(value);
-  std::vector<std::string> names;
-  for (size_t i = 0; i < seen.size(); ++i) {
-    Value v = seen[i];
-    if (Operation *op = v.getDefiningOp()) {
-      if (!isa<ShapeOp, SizeOp>(op))
-        seen.insert_range(op->getOperands());
-      continue;
-    }
-    auto type = cast<RankedTensorType>(v.getType());
-    if (!type.hasStaticShape() || type.getNumElements() > small)
-      return "";
-    names.push_back("'" + nodeNames(v.getLoc()) + "'");
-  }
-  return names.empty() ? "" : "; it follows from " + llvm::join(names, " and ") + ", which --bind makes constant";
 }
 
 Error Importer::importIf(const onnx::Node &node, Value condition, Scope &scope) {

@@ -1,6 +1,8 @@
 #include "Known.h"
 #include "mrcc/Fold/Evaluate.h"
 #include "mrcc/IR/Shapes.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace mrcc;
@@ -11,6 +13,8 @@ namespace {
 /// from being done here: folding is the work of a pass.
 class Walk {
 public:
+  explicit Walk(int64_t largest) : largest(largest) {}
+
   std::optional<ConstantData> visit(Value v, unsigned depth) {
     if (isa<NoneType>(v.getType()))
       return ConstantData();
@@ -28,7 +32,7 @@ public:
   }
 
 private:
-  static constexpr int64_t largest = 4096;
+  const int64_t largest; // elements
   static constexpr unsigned deepest = 100;
 
   static std::optional<ConstantData> owned(RankedTensorType type, std::vector<uint8_t> bytes, bool splat) {
@@ -74,7 +78,7 @@ private:
 
 } // namespace
 
-std::optional<ConstantData> mrcc::knownValue(Value value) { return Walk().visit(value, 0); }
+std::optional<ConstantData> mrcc::knownValue(Value value, int64_t most) { return Walk(most).visit(value, 0); }
 
 /// The readers of constants take attributes or values of constant ops.
 static TypedAttr attributeOf(Value value) {
@@ -113,4 +117,24 @@ std::optional<double> mrcc::knownScalar(Value value) {
   }
   auto integers = knownIntegers(value);
   return integers && !integers->empty() ? std::optional(double(integers->front())) : std::nullopt;
+}
+
+std::string mrcc::bindHint(Value value) {
+  constexpr int64_t small = 16;
+  llvm::SetVector<Value> seen;
+  seen.insert(value);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < seen.size(); ++i) {
+    Value v = seen[i];
+    if (Operation *op = v.getDefiningOp()) {
+      if (!isa<ShapeOp, SizeOp>(op))
+        seen.insert_range(op->getOperands());
+      continue;
+    }
+    auto type = cast<RankedTensorType>(v.getType());
+    if (!type.hasStaticShape() || type.getNumElements() > small)
+      return "";
+    names.push_back("'" + nodeNames(v.getLoc()) + "'");
+  }
+  return names.empty() ? "" : "; it follows from " + llvm::join(names, " and ") + ", which --bind makes constant";
 }

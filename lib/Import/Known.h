@@ -6,13 +6,17 @@
 
 namespace mrcc {
 
-/// The value, or nothing if it depends on data or is large.
-std::optional<ConstantData> knownValue(mlir::Value value);
+/// The value, or nothing if it depends on data, or if it or what it is computed from has more elements than `most`.
+std::optional<ConstantData> knownValue(mlir::Value value, int64_t most = 4096);
 
 /// All elements as integers.
 std::optional<llvm::SmallVector<int64_t>> knownIntegers(mlir::Value value);
 
 /// The one element, or the value that all elements have.
 std::optional<double> knownScalar(mlir::Value value);
+
+/// Which small inputs decide a value that is not known, as the end of a message: often one that users set once, such as
+/// a sample rate. "" where larger ones take part.
+std::string bindHint(mlir::Value value);
 
 } // namespace mrcc

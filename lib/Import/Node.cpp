@@ -60,14 +60,14 @@ Value NodeContext::optional(size_t i) { return given(i) ? operands[i] : none(); 
 std::optional<SmallVector<int64_t>> NodeContext::constantIntegers(size_t i, StringRef what) {
   auto values = knownIntegers(in(i));
   if (!values)
-    unsupported(what + " (input " + Twine(i) + ") is not a constant");
+    unsupported(what + " (input " + Twine(i) + ") is not a constant" + bindHint(in(i)));
   return values;
 }
 
 std::optional<double> NodeContext::constantScalar(size_t i, StringRef what) {
   auto value = knownScalar(in(i));
   if (!value)
-    unsupported(what + " (input " + Twine(i) + ") is not a constant");
+    unsupported(what + " (input " + Twine(i) + ") is not a constant" + bindHint(in(i)));
   return value;
 }
 

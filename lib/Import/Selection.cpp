@@ -1,8 +1,67 @@
 // Ops that rank or pick by value, and determinants.
+#include "Known.h"
 #include "Node.h"
 
 using namespace mlir;
 using namespace mrcc;
+
+/// Says that an operand decides how many elements the result has, so that it must be known.
+static void refuseSize(NodeContext &c, size_t i, StringRef what) {
+  c.unsupported("the size of its result depends on the values of " + what + " (input " + Twine(i) +
+                "), expected a constant" + bindHint(c.in(i)));
+}
+
+static void neverFolded(NodeContext &c) {
+  c.unsupported("the size of its result depends on the values of its inputs, expected one that follows from shapes");
+}
+
+/// Whether each element of an operand is other than zero (NaN is), in row-major order.
+static std::optional<std::vector<bool>> knownMask(NodeContext &c, size_t i, StringRef what) {
+  constexpr int64_t most = 1 << 20;
+  Value mask = c.cast(c.in(i), c.builder.getI1Type());
+  auto known = c ? knownValue(mask, most) : std::nullopt;
+  if (!known) {
+    refuseSize(c, i, what);
+    return std::nullopt;
+  }
+  if (known->isSplat && !known->bytes.empty())
+    return std::vector<bool>(known->type.getNumElements(), known->bytes.front());
+  return std::vector<bool>(known->bytes.begin(), known->bytes.end());
+}
+
+/// The indices of the elements that are not zero, a row for each dimension.
+static void nonZero(NodeContext &c) {
+  auto mask = knownMask(c, 0, "its data");
+  if (!mask)
+    return;
+  int64_t rank = c.rank(c.in(0)), count = llvm::count(*mask, true);
+  SmallVector<int64_t> indices(rank * count);
+  for (int64_t d = rank, stride = 1; d-- > 0; stride *= c.dim(c.in(0), d))
+    for (int64_t i = 0, n = 0; i < int64_t(mask->size()); ++i)
+      if ((*mask)[i])
+        indices[d * count + n++] = i / stride % c.dim(c.in(0), d);
+  auto type = RankedTensorType::get({rank, count}, c.builder.getI64Type());
+  auto *bytes = reinterpret_cast<const uint8_t *>(indices.data());
+  c.result(makeConstant(c.builder, c.loc, makeConstantAttr(type, ArrayRef(bytes, indices.size() * sizeof(int64_t)))));
+}
+
+/// The slices along an axis, or elements of the flattened data, at which a condition holds.
+static void compress(NodeContext &c) {
+  Value v = c.in(0);
+  if (c.rank(c.in(1)) != 1)
+    return c.invalid("its condition has rank " + Twine(c.rank(c.in(1))) + ", not 1");
+  auto mask = knownMask(c, 1, "its condition");
+  if (!mask)
+    return;
+  SmallVector<int64_t> taken;
+  for (size_t i = 0; i < mask->size(); ++i)
+    if ((*mask)[i])
+      taken.push_back(int64_t(i));
+  int64_t axis = c.has("axis") ? c.axis(c.integer("axis", 0), c.rank(v)) : 0;
+  if (!c.has("axis"))
+    v = c.reshape(v, {-1});
+  c.result(c.make<GatherOp>(v, c.constant(taken), axis));
+}
 
 /// The place of each element is the number of elements that go before it; a scatter inverts that into the sorted order.
 /// Equal values keep their order. The comparisons are quadratic in the length, but fuse into one reduction.
@@ -13,9 +72,9 @@ static void topK(NodeContext &c) {
   std::optional<SmallVector<int64_t>> k;
   if (c.opset < 10)
     k = SmallVector<int64_t>{c.integer("k", 0)};
-  else
-    k = c.constantIntegers(1, "k");
-  if (!k || k->size() != 1 || rank < 1)
+  else if (!(k = knownIntegers(c.in(1))))
+    return refuseSize(c, 1, "k");
+  if (k->size() != 1 || rank < 1)
     return c.invalid("k is not one number, or its input is a scalar");
   if (int64_t d = c.dim(x, axis); (*k)[0] < 0 || (!ShapedType::isDynamic(d) && (*k)[0] > d))
     return c.invalid("k is " + Twine((*k)[0]) + ", the axis has " + Twine(d) + " elements");
@@ -77,6 +136,10 @@ static void swiGlu(NodeContext &c) {
 }
 
 void mrcc::addSelection(HandlerTable &t) {
+  t.add("NonZero", nonZero);
+  t.add("Compress", compress);
+  t.add("NonMaxSuppression", neverFolded);
+  t.add("Unique", neverFolded);
   t.add("TopK", topK);
   t.add("Det", det);
   t.add("SwiGLU", swiGlu);

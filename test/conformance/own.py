@@ -377,6 +377,35 @@ def skip_connection_of_even_size():
     return model, [np.concatenate([x, most.repeat(2, 2).repeat(2, 3)], 1)], inputs
 
 
+@case
+def places_that_constants_decide():
+    """NonZero of what is known when compiling, against NumPy: also computed from a shape, and as an index of what is not known."""
+    tables = {"floats": np.array([[0, np.nan, -0.0], [2, 0, 1e-40]], np.float32), "cube": np.arange(8).reshape(2, 2, 2) % 3,
+              "diagonal": np.eye(3, dtype=bool), "bytes": np.array([0, 255, 7], np.uint8), "zeros": np.zeros((2, 2), np.int32),
+              "splat": np.ones(5000, np.float16), "nothing": np.zeros((0, 3), np.float32), "mask": X[0, 0] > 0}
+    nodes = [node("NonZero", [name], [f"y-{name}"]) for name in tables]
+    nodes += [node("Shape", ["x"], ["shape"]), node("ConstantOfShape", ["shape"], ["like"], value=constant("", [1])),
+              node("NonZero", ["like"], ["y-like"]), node("Squeeze", ["x"], ["channels"]),
+              node("Transpose", ["channels"], ["last"], perm=[1, 2, 0]), node("Transpose", ["y-mask"], ["tuples"]),
+              node("GatherND", ["last", "tuples"], ["y"])]
+    results = [np.array(np.nonzero(t)) for t in (*tables.values(), np.ones(X.shape))] + [X[0].transpose(1, 2, 0)[tables["mask"]]]
+    return graph_model(nodes, [*(f"y-{name}" for name in (*tables, "like")), "y"],
+                       [constant(n, t, t.dtype) for n, t in tables.items()]), results
+
+
+@case
+def slices_that_constants_choose():
+    """Compress with a constant condition, against NumPy."""
+    some, short, none = np.array([True, False, True, True]), np.array([False, True]), np.zeros(3, bool)
+    table = np.arange(12).reshape(3, 4)
+    forms = [("x", some, {"axis": 3}), ("x", short, {"axis": -2}), ("x", np.resize([True, False, False], 48), {}),
+             ("x", none, {"axis": 1}), ("table", short, {"axis": 0}), ("table", some, {"axis": 1}), ("table", short, {})]
+    nodes = [node("Compress", [data, f"c{i}"], [f"y{i}"], **attributes) for i, (data, _, attributes) in enumerate(forms)]
+    results = [np.compress(c, {"x": X, "table": table}[data], **attributes) for data, c, attributes in forms]
+    return graph_model(nodes, [n.output[0] for n in nodes], [constant("table", table)] + [
+        constant(f"c{i}", c, bool) for i, (_, c, _) in enumerate(forms)]), results
+
+
 # ---- references ----
 
 def expected(model, path):

@@ -540,10 +540,55 @@ def symbol_of_two_values():
             "of input 'z')", "--shape", "x=1x2;z=1x3")
 
 
+DEPENDS = "the size of its result depends on the values of "
+
+
+def data_dependent(op, *operands, reason, outputs=("y",), **attributes):
+    """A node of a 1x2x4x4 input x and of `operands`, inputs of (name, dims, type), whose result's size data decide."""
+    return (model(node(op, ["x", *(o[0] for o in operands)], [*outputs], name="n", **attributes),
+                  inputs=[value("x", (1, 2, 4, 4)), *(value(*o) for o in operands)], outputs=outputs), UNSUPPORTED,
+            f"1 node is not supported:\n    {op} (opset 17), 1 node: 'n': {DEPENDS}{reason}")
+
+
 @case
-def result_whose_size_depends_on_data():
-    return (model(node("NonZero", ["x"], ["y"], name="n")), UNSUPPORTED,
-            "1 node is not supported:\n    NonZero (opset 17), 1 node: 'n'")
+def places_that_data_decide():
+    return data_dependent("NonZero", reason="its data (input 0), expected a constant")
+
+
+@case
+def elements_that_data_choose():
+    return data_dependent("Compress", ("c", (4,), TensorProto.BOOL), axis=3,
+                          reason="its condition (input 1), expected a constant; it follows from 'c', which --bind makes constant")
+
+
+@case
+def number_of_largest_that_data_decide():
+    return data_dependent("TopK", ("k", (1,), I64), outputs=("y", "i"),
+                          reason="k (input 1), expected a constant; it follows from 'k', which --bind makes constant")
+
+
+@case
+def values_that_are_unique():
+    return data_dependent("Unique", reason="its inputs, expected one that follows from shapes")
+
+
+@case
+def boxes_that_data_choose():
+    boxes = model(node("NonMaxSuppression", ["x", "s"], ["y"], name="n"), inputs=[value("x", (1, 9, 4)), value("s", (1, 1, 9))])
+    return (boxes, UNSUPPORTED, "1 node is not supported:\n    NonMaxSuppression (opset 17), 1 node: 'n': "
+            f"{DEPENDS}its inputs, expected one that follows from shapes")
+
+
+@case
+def condition_of_rank_2():
+    return (model(node("Compress", ["x", "c"], ["y"], name="n"), constants=[tensor("c", [[True]], bool)]), INVALID,
+            "node 'n' (Compress): its condition has rank 2, not 1")
+
+
+@case
+def condition_longer_than_the_axis():
+    return (model(node("Compress", ["x", "c"], ["y"], name="n", axis=1), constants=[tensor("c", [True] * 3, bool)]), INVALID,
+            "node 'n' (Compress): index 2 is out of range, axis 1 has 2 elements")
 
 
 @case
