@@ -30,10 +30,10 @@ static void loop(NodeContext &c) {
                      Twine(body->outputs.size()));
   int64_t turns = INT64_MAX;
   if (c.given(0)) {
-    auto known = c.constantScalar(0, "its number of turns");
-    if (!known)
-      return;
-    turns = int64_t(*known);
+    auto known = c.constantIntegers(0, "its number of turns");
+    if (!known || known->size() != 1)
+      return c.invalid("its number of turns is not one number");
+    turns = known->front();
   }
   Type i1 = c.builder.getI1Type();
   Value condition = c.given(1) ? c.in(1) : makeScalar(c.builder, c.loc, i1, 1);

@@ -394,6 +394,16 @@ def places_that_constants_decide():
 
 
 @case
+def loop_that_its_condition_ends():
+    """A while loop as exporters write it: as many turns as an integer can say."""
+    body = helper.make_graph([node("Add", ["i", "one"], ["n"]), node("Less", ["n", "three"], ["on"]), node("Add", ["v", "v"], ["w"])],
+                             "body", [helper.make_empty_tensor_value_info(n) for n in ("i", "c", "v")],
+                             [helper.make_empty_tensor_value_info(n) for n in ("on", "w")])
+    return graph_model([node("Loop", ["most", "true", "x"], ["y"], body=body)], ["y"], [
+        constant("most", np.iinfo(np.int64).max), constant("true", True, bool), constant("one", 1), constant("three", 3)]), [8 * X]
+
+
+@case
 def slices_that_constants_choose():
     """Compress with a constant condition, against NumPy."""
     some, short, none = np.array([True, False, True, True]), np.array([False, True]), np.zeros(3, bool)
