@@ -1,5 +1,8 @@
 // Ops that move elements without looking at values: views, joins, parts, padding, tiling.
+#include "Checks.h"
 #include "Node.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace mrcc;
@@ -113,6 +116,8 @@ static void tile(NodeContext &c) {
   auto tiles = c.constantScalar(1, "tiles"), axis = c.constantScalar(2, "axis");
   if (!tiles || !axis)
     return;
+  if (!(std::abs(*tiles) <= 0x1p48) || !(std::abs(*axis) <= onnx::maxRank)) // NaN neither
+    return c.invalid(llvm::formatv("{0} tiles along axis {1}", *tiles, *axis).str());
   int64_t at = c.axis(int64_t(*axis), c.rank(v));
   if (!c)
     return;

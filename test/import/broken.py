@@ -493,6 +493,12 @@ def axis_of_a_scalar():
 
 
 @case
+def tiles_that_are_no_number():
+    return (model(node("Tile", ["x", "t", "a"], ["y"], name="n"), opset=5, constants=[tensor("t", np.nan), tensor("a", 1)]), INVALID,
+            "node 'n' (Tile): nan tiles along axis 1.00")
+
+
+@case
 def matrix_of_16_gb():
     numbers = [tensor(n, v, np.int64 if i < 3 else np.float32) for i, (n, v) in enumerate(
         (("bands", 65536), ("length", 131070), ("rate", 16000), ("low", 0), ("high", 8000)))]
