@@ -164,6 +164,13 @@ template <class T, class C> static T toInteger(C v) {
     return T(truncate32(v));
 }
 
+template <class C> C fold::fromDouble(double v) {
+  if constexpr (std::is_same_v<C, double>)
+    return v;
+  else
+    return toInteger<C>(v);
+}
+
 template <class T, class C> static void storeAs(const C *from, int64_t n, uint8_t *to) {
   for (int64_t i = 0; i < n; ++i) {
     T v;
@@ -240,6 +247,9 @@ template void load(DType, const uint8_t *, int64_t, uint64_t *);
 template void store(DType, const double *, int64_t, uint8_t *, bool);
 template void store(DType, const int64_t *, int64_t, uint8_t *, bool);
 template void store(DType, const uint64_t *, int64_t, uint8_t *, bool);
+template double fromDouble(double);
+template int64_t fromDouble(double);
+template uint64_t fromDouble(double);
 } // namespace mrcc::fold
 
 //===-- tensors ---------------------------------------------------------------------------------------------------===//

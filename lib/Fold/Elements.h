@@ -23,6 +23,11 @@ template <class C> void load(DType type, const uint8_t *from, int64_t n, C *to);
 /// Writes n elements by ONNX's conversion rules: floats round to nearest, floats to integers truncate (out of range:
 /// the least i32 or i64, as x86 gives), integers keep their low bits, bool is "not zero".
 template <class C> void store(DType type, const C *from, int64_t n, uint8_t *to, bool saturate = true);
+/// A result that was computed in double as C, by the same rules.
+template <class C> C fromDouble(double v);
+
+/// What sums and products of a compute type are made in: those of integers wrap.
+template <class C> using Wrapping = std::conditional_t<std::is_same_v<C, double>, double, uint64_t>;
 
 /// An operand, or a result in the making. The packed types take a byte an element here (i4 and i2 extended).
 /// f8e8m0 is its bits: only moved and reinterpreted.

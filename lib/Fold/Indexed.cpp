@@ -80,9 +80,9 @@ static Results gatherND(GatherNDOp op, const Tensor &in, const Tensor &indices) 
 template <class C> static C combine(ScatterKind kind, C a, C b) {
   switch (kind) {
   case ScatterKind::add:
-    return a + b;
+    return C(Wrapping<C>(a) + Wrapping<C>(b));
   case ScatterKind::mul:
-    return a * b;
+    return C(Wrapping<C>(a) * Wrapping<C>(b));
   case ScatterKind::max:
     return b > a || b != b ? b : a;
   case ScatterKind::min:

@@ -29,9 +29,9 @@ template <class C> static C initial(ReduceKind kind, DType type) {
   }
 }
 
-/// acc op v, before `finish`. Integers wrap, by way of uint64_t.
+/// acc op v, before `finish`.
 template <class C> static C step(ReduceKind kind, C acc, C v) {
-  using Sum = std::conditional_t<std::is_same_v<C, double>, double, uint64_t>;
+  using Sum = Wrapping<C>;
   switch (kind) {
   case ReduceKind::sum:
   case ReduceKind::mean:
@@ -97,7 +97,7 @@ template <class C> static Tensor reduce(ReduceOp op, const Tensor &in) {
     C &a = acc[target(at)];
     a = step(kind, a, values.next());
   });
-  auto inDouble = [&](C v, auto f) { return C(f(double(v))); }; // integers truncate
+  auto inDouble = [&](C v, auto f) { return fromDouble<C>(f(double(v))); };
   switch (kind) {
   case ReduceKind::mean:
     for (C &a : acc)
@@ -120,7 +120,7 @@ template <class C> static Tensor reduce(ReduceOp op, const Tensor &in) {
       sums[to] += portable::exp(double(again.next()) - top);
     });
     for (size_t i = 0; i < acc.size(); ++i)
-      acc[i] = C(portable::log(sums[i]) + (std::isinf(double(acc[i])) || count == 0 ? 0 : double(acc[i])));
+      acc[i] = fromDouble<C>(portable::log(sums[i]) + (std::isinf(double(acc[i])) || count == 0 ? 0 : double(acc[i])));
     break;
   }
   default:
@@ -156,7 +156,7 @@ template <class C> static Tensor argReduce(ArgReduceOp op, const Tensor &in) {
 }
 
 template <class C> static Tensor cumulative(CumulativeOp op, const Tensor &in) {
-  using Sum = std::conditional_t<std::is_same_v<C, double>, double, uint64_t>;
+  using Sum = Wrapping<C>;
   AxisView view(in.dims, op.getAxis());
   std::vector<C> values = in.all<C>(), out(values.size());
   for (int64_t o = 0; o < view.outer; ++o)

@@ -123,8 +123,8 @@ static int64_t paddedCells(ArrayRef<int64_t> at, ArrayRef<int64_t> in, PoolOp op
 
 static double power(double x, int64_t p) {
   double r = 1;
-  for (; p > 0; --p)
-    r *= x;
+  for (; p > 0; p >>= 1, x *= x)
+    r *= p & 1 ? x : 1;
   return r;
 }
 
@@ -136,6 +136,7 @@ template <class C> static Tensor pool(PoolOp op, const Tensor &in) {
   SmallVector<WindowDim> windows = windowDims(op);
   std::vector<C> x = in.all<C>(), out(product(dims));
   bool isMax = op.getKind() == PoolKind::max_pool;
+  using Sum = Wrapping<C>;
   C lowest = std::is_same_v<C, double> ? C(-HUGE_VAL)
              : std::is_signed_v<C>     ? C(-(uint64_t(1) << (bitWidth(in.type) - 1)))
                                        : C(0);
@@ -154,9 +155,9 @@ template <class C> static Tensor pool(PoolOp op, const Tensor &in) {
           if (isMax)
             to[c] = px[c] > to[c] || px[c] != px[c] ? px[c] : to[c];
           else if (op.getKind() == PoolKind::average_pool)
-            to[c] += px[c];
+            to[c] = C(Sum(to[c]) + Sum(px[c]));
           else
-            to[c] += C(power(std::fabs(double(px[c])), p));
+            to[c] = C(Sum(to[c]) + Sum(fromDouble<C>(power(std::fabs(double(px[c])), p))));
         }
       });
       int64_t count = op.getCountIncludePad() ? paddedCells(at, spatialIn, op, windows) : inside;
@@ -164,9 +165,9 @@ template <class C> static Tensor pool(PoolOp op, const Tensor &in) {
         if (op.getKind() == PoolKind::average_pool)
           to[c] = std::is_same_v<C, double> ? C(to[c] / C(count)) : count ? C(to[c] / C(count)) : C(0);
         else
-          to[c] = C(p == 1   ? double(to[c])
-                    : p == 2 ? std::sqrt(double(to[c]))
-                             : portable::pow(double(to[c]), 1.0 / double(p)));
+          to[c] = fromDouble<C>(p == 1   ? double(to[c])
+                                : p == 2 ? std::sqrt(double(to[c]))
+                                         : portable::pow(double(to[c]), 1.0 / double(p)));
       }
       to += channels;
     });

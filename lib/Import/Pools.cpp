@@ -91,6 +91,14 @@ static Value maxIndices(NodeContext &c, Value x, Value pooled, const Window &w) 
   return index;
 }
 
+/// The p of a norm; the other pools have none.
+static int64_t norm(NodeContext &c) {
+  int64_t p = c.integer("p", 2);
+  if (p < 1)
+    c.invalid("p is " + Twine(p));
+  return p;
+}
+
 template <PoolKind kind> static void pool(NodeContext &c) {
   Value x = c.in(0);
   if (c.rank(x) < 3)
@@ -99,7 +107,8 @@ template <PoolKind kind> static void pool(NodeContext &c) {
   if (w.kernel.empty())
     return c.missing("kernel_shape");
   Value v = c.make<PoolOp>(kind, c.toChannelsLast(x), w.kernel, w.strides, w.dilations, w.pads, w.autoPad,
-                           bool(c.integer("ceil_mode", 0)), bool(c.integer("count_include_pad", 0)), c.integer("p", 2));
+                           bool(c.integer("ceil_mode", 0)), bool(c.integer("count_include_pad", 0)),
+                           kind == PoolKind::lp_pool ? norm(c) : 2);
   c.result(c.toChannelsFirst(v));
   if (kind == PoolKind::max_pool && c.wants(1) && c)
     c.result(maxIndices(c, x, c.results[0], w));
@@ -120,7 +129,7 @@ template <ReduceKind kind> static void globalPool(NodeContext &c) {
 static void globalLpPool(NodeContext &c) {
   Value x = c.in(0);
   auto axes = spatialAxes(c, x);
-  int64_t p = c.integer("p", 2);
+  int64_t p = norm(c);
   if (p == 1 || p == 2)
     return c.result(c.reduce(p == 1 ? ReduceKind::l1 : ReduceKind::l2, x, axes));
   Value sum = c.reduce(ReduceKind::sum, c.binary(BinaryKind::pow, c.unary(UnaryKind::abs, x), double(p)), axes);

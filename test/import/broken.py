@@ -421,6 +421,16 @@ def samples_of_a_region_beyond_any_tensor():
 
 
 @case
+def norm_of_no_power():
+    return (model(node("LpPool", ["x"], ["y"], name="n", kernel_shape=[2, 2], p=0)), INVALID, "node 'n' (LpPool): p is 0")
+
+
+@case
+def global_norm_of_negative_power():
+    return model(node("GlobalLpPool", ["x"], ["y"], name="n", p=-1)), INVALID, "node 'n' (GlobalLpPool): p is -1"
+
+
+@case
 def window_of_negative_length():
     return (model(node("HannWindow", ["n"], ["y"], name="n"), constants=[tensor("n", -1, np.int64)]), INVALID,
             "node 'n' (HannWindow): size is -1")
