@@ -52,14 +52,13 @@ struct Masks {
 
   void given(Value mask) {
     int64_t have = c.dim(mask, c.rank(mask) - 1), want = c.dim(k, 2);
-    bool logical = c.element(mask).isInteger(1);
+    mask = c.element(mask).isInteger(1) ? biasOf(c, mask, q) : c.cast(mask, c.element(q));
     if (!ShapedType::isDynamic(have) && !ShapedType::isDynamic(want) && have < want) { // what is missing is masked
       SmallVector<int64_t> pads(2 * c.rank(mask), 0);
       pads.back() = want - have;
-      mask =
-          c.make<PadOp>(PadMode::constant, mask, c.constant(pads), c.scalar(logical ? 0 : -infinity, mask), c.none());
+      mask = c.make<PadOp>(PadMode::constant, mask, c.constant(pads), c.scalar(-infinity, mask), c.none());
     }
-    add(logical ? biasOf(c, mask, q) : mask);
+    add(mask);
   }
 
   /// Query i stands at position i + offset; it sees keys from `left` positions before to `right` after (-1: all).

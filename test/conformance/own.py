@@ -394,6 +394,16 @@ def places_that_constants_decide():
 
 
 @case
+def attention_with_a_short_mask_of_integers():
+    """Keys that the mask does not reach are not seen."""
+    mask = np.array([[0, -1, 2], [3, 0, 0], [-9, 0, 1], [1, 1, 1]])
+    scores = X.astype(np.float64) @ X.swapaxes(2, 3) / 2 + np.pad(mask, ((0, 0), (0, 1)), constant_values=-1000)
+    shares = np.exp(scores - scores.max(-1, keepdims=True))
+    return graph_model([node("Attention", ["x", "x", "x", "mask"], ["y"])], ["y"], [constant("mask", mask)], opset=24), [
+        (shares / shares.sum(-1, keepdims=True) @ X).astype(np.float32)]
+
+
+@case
 def loop_that_its_condition_ends():
     """A while loop as exporters write it: as many turns as an integer can say."""
     body = helper.make_graph([node("Add", ["i", "one"], ["n"]), node("Less", ["n", "three"], ["on"]), node("Add", ["v", "v"], ["w"])],
