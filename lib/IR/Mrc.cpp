@@ -263,9 +263,10 @@ Value mrcc::makeScalar(OpBuilder &builder, Location loc, Type element, double va
     v.convert(floating.getFloatSemantics(), APFloat::rmNearestTiesToEven, &lost);
     return makeConstant(builder, loc, DenseElementsAttr::get(type, v));
   }
-  auto integer = cast<IntegerType>(element);
-  return makeConstant(builder, loc,
-                      DenseElementsAttr::get(type, APInt(integer.getWidth(), uint64_t(int64_t(value)), true, true)));
+  constexpr double end = 0x1p63;
+  int64_t whole = value >= end ? INT64_MAX : value >= -end ? int64_t(value) : INT64_MIN;
+  return makeConstant(
+      builder, loc, DenseElementsAttr::get(type, APInt(element.getIntOrFloatBitWidth(), uint64_t(whole), true, true)));
 }
 
 //===-- types -----------------------------------------------------------------------------------------------------===//

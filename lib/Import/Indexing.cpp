@@ -62,7 +62,7 @@ static void eyeLike(NodeContext &c) {
   if (c.rank(v) != 2)
     return c.invalid("its input has rank " + Twine(c.rank(v)) + ", not 2");
   Type type = c.has("dtype") ? c.toElement(c.integer("dtype", 1)) : c.element(v);
-  Value diagonal = c.add(indexAlong(c, v, 0), double(c.integer("k", 0)));
+  Value diagonal = c.add(indexAlong(c, v, 0), c.constant(c.integer("k", 0)));
   c.result(c.make<CastOp>(c.binary(BinaryKind::eq, diagonal, indexAlong(c, v, 1)), type));
 }
 

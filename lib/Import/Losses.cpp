@@ -20,7 +20,8 @@ static Value negativeLogLikelihood(NodeContext &c, Value input, Value target, Va
     return c.invalid("input of rank " + Twine(c.rank(input)) + ", target of rank " + Twine(c.rank(target))), input;
   Value ignored, index = target;
   if (c.has("ignore_index")) {
-    ignored = c.binary(BinaryKind::eq, target, double(c.integer("ignore_index", 0)));
+    Value wide = c.cast(target, c.builder.getI64Type()); // an index beyond the target's type is none of its values
+    ignored = c.binary(BinaryKind::eq, wide, c.constant(c.integer("ignore_index", 0)));
     index = c.select(ignored, c.scalar(0, target), target);
   }
   Value picked = c.squeeze(c.make<GatherElementsOp>(input, c.unsqueeze(index, 1), 1), 1);

@@ -394,6 +394,17 @@ def places_that_constants_decide():
 
 
 @case
+def indices_that_are_no_index():
+    """What is ignored, and a diagonal, beyond every index; in the target's type 1 << 32 would be 0."""
+    target = np.array([[0, 2, 1, 0]] * 4, np.int32)[None]
+    return graph_model([node("NegativeLogLikelihoodLoss", ["x", "target"], ["y"], reduction="sum", ignore_index=1 << 32),
+                        node("NegativeLogLikelihoodLoss", ["x", "target"], ["z"], reduction="sum", ignore_index=(1 << 63) - 1),
+                        node("EyeLike", ["target2"], ["far"], k=(1 << 53) + 1)], ["y", "z", "far"],
+                       [constant("target", target, np.int32), constant("target2", target[0], np.int32)]), [
+        *2 * [-np.take_along_axis(X, target[:, None], 1).sum()], np.zeros((4, 4), np.int32)]
+
+
+@case
 def attention_with_a_short_mask_of_integers():
     """Keys that the mask does not reach are not seen."""
     mask = np.array([[0, -1, 2], [3, 0, 0], [-9, 0, 1], [1, 1, 1]])

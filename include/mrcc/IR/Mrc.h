@@ -52,7 +52,8 @@ mlir::TypedAttr makeConstantAttr(mlir::RankedTensorType type, llvm::ArrayRef<uin
                                  std::shared_ptr<void> keeper);
 mlir::Value makeConstant(mlir::OpBuilder &builder, mlir::Location loc, mlir::TypedAttr attr);
 mlir::Value makeIntegers(mlir::OpBuilder &builder, mlir::Location loc, llvm::ArrayRef<int64_t> values); // tensor<Nxi64>
-mlir::Value makeScalar(mlir::OpBuilder &builder, mlir::Location loc, mlir::Type elementType, double value); // rank 0
+/// Of rank 0. Integers truncate to i64 (out of range: its nearer end) and keep their low bits.
+mlir::Value makeScalar(mlir::OpBuilder &builder, mlir::Location loc, mlir::Type elementType, double value);
 
 DType toDType(mlir::Type elementType);                     // none if there is no such type
 mlir::Type toType(mlir::MLIRContext *context, DType type); // null for none
