@@ -77,8 +77,8 @@ LogicalResult mrcc::verifyInferred(Operation *op) {
   return success();
 }
 
-static LogicalResult checkSameElement(Operation *op, Value a, Value b) {
-  if (typeOf(a).getElementType() == typeOf(b).getElementType())
+LogicalResult infer::checkSameElement(Operation *op, Value a, Value b) {
+  if (isNone(b) || typeOf(a).getElementType() == typeOf(b).getElementType())
     return success();
   return shapeError(op) << "expected operands of one element type, got " << typeOf(a).getElementType() << " and "
                         << typeOf(b).getElementType();

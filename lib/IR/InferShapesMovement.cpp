@@ -333,7 +333,8 @@ LogicalResult SliceOp::inferShapes(SmallVectorImpl<Type> &types) {
 LogicalResult PadOp::inferShapes(SmallVectorImpl<Type> &types) {
   Dims dims(dimsOf(getInput()));
   int64_t rank = dims.size();
-  if (failed(checkIntegers(*this, getPads(), "pads")) || failed(checkIntegers(*this, getAxes(), "axes")))
+  if (failed(checkIntegers(*this, getPads(), "pads")) || failed(checkIntegers(*this, getAxes(), "axes")) ||
+      failed(checkSameElement(*this, getInput(), getValue())))
     return failure();
   auto pads = partialIntegers(getPads());
   auto axes = getIntegers(getAxes());
@@ -454,7 +455,8 @@ LogicalResult ScatterElementsOp::inferShapes(SmallVectorImpl<Type> &types) {
   int64_t rank = typeOf(getInput()).getRank();
   if (failed(checkAxis(*this, getAxis(), rank)) || failed(checkIndices(*this, getIndices())) ||
       failed(checkRank(*this, getIndices(), "indices", rank)) ||
-      failed(checkRank(*this, getUpdates(), "updates", rank)))
+      failed(checkRank(*this, getUpdates(), "updates", rank)) ||
+      failed(checkSameElement(*this, getInput(), getUpdates())))
     return failure();
   Dims at(dimsOf(getIndices()));
   for (auto [i, d] : llvm::enumerate(at))
@@ -468,7 +470,8 @@ LogicalResult ScatterNDOp::inferShapes(SmallVectorImpl<Type> &types) {
   types.push_back(getInput().getType());
   ArrayRef<int64_t> dims = dimsOf(getInput()), at = dimsOf(getIndices()), updates = dimsOf(getUpdates());
   int64_t length;
-  if (failed(checkTuples(*this, getInput(), getIndices(), 0, length)))
+  if (failed(checkTuples(*this, getInput(), getIndices(), 0, length)) ||
+      failed(checkSameElement(*this, getInput(), getUpdates())))
     return failure();
   Dims wanted(at.drop_back());
   wanted.append(dims.begin() + length, dims.end());

@@ -18,6 +18,9 @@ inline llvm::LogicalResult give(Types &types, llvm::ArrayRef<int64_t> dims, mlir
   return llvm::success();
 }
 
+/// Both have one element type; `b` may be none.
+llvm::LogicalResult checkSameElement(mlir::Operation *op, mlir::Value a, mlir::Value b);
+
 using Wide = __int128;
 
 /// A size that may have overflowed, held within +-2^60: sums of a few stay exact, and no tensor is that large.

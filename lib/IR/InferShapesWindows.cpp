@@ -63,7 +63,9 @@ LogicalResult ConvOp::inferShapes(SmallVectorImpl<Type> &types) {
                                      getAutoPad())))
     return rank < 3 ? checkWindow(*this, rank - 2, {}, {}, {}, {}, "") : failure();
   if (failed(checkGroup(*this, dimsOf(getInput()).back(), weights[1], getGroup())) ||
-      failed(checkChannels(*this, getBias(), "bias", weights[0])))
+      failed(checkChannels(*this, getBias(), "bias", weights[0])) ||
+      failed(checkSameElement(*this, getInput(), getWeights())) ||
+      failed(checkSameElement(*this, getInput(), getBias())))
     return failure();
   if (weights[0] != unknown && weights[0] % int64_t(getGroup()) != 0)
     return shapeError(*this) << "expected output channels that " << getGroup() << " groups divide, got " << weights[0];
@@ -90,7 +92,9 @@ LogicalResult ConvTransposeOp::inferShapes(SmallVectorImpl<Type> &types) {
   if (!mergeDim(channels, weights[0]))
     return shapeError(*this) << "expected " << weights[0] << " input channels, got " << channels;
   outputs = outputs == unknown ? unknown : held(Wide(outputs) * group);
-  if (failed(checkChannels(*this, getBias(), "bias", outputs)))
+  if (failed(checkChannels(*this, getBias(), "bias", outputs)) ||
+      failed(checkSameElement(*this, getInput(), getWeights())) ||
+      failed(checkSameElement(*this, getInput(), getBias())))
     return failure();
   if (llvm::is_contained(weights.drop_front(2), unknown))
     return shapeError(*this) << "expected weights with known kernel dims, got " << dimsText(weights);

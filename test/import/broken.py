@@ -240,6 +240,23 @@ def mixed_types():
             "node 'n' (Add): expected operands of one element type, got 'f32' and 'i64'")
 
 
+def of_other_type(op, operands, types, *constants, **attributes):
+    """A node of x whose operands have two types; `constants` are (name, values, type)."""
+    return (model(node(op, ["x", *operands], ["y"], name="n", **attributes), constants=[tensor(*c) for c in constants], opset=24),
+            INVALID, f"node 'n' ({op}): expected operands of one element type, got 'f32' and '{types}'")
+
+
+WHERE = ("i", [[[[0]]]], np.int64)
+CASES.update({f"{name}-of-other-type": lambda arguments=arguments: of_other_type(*arguments) for name, arguments in {
+    "weights": ("Conv", ["w"], "f64", ("w", np.ones((2, 2, 3, 3)), np.float64)),
+    "bias": ("Conv", ["w", "b"], "i64", ("w", np.ones((2, 2, 3, 3))), ("b", [1, 1], np.int64)),
+    "transposed-weights": ("ConvTranspose", ["w"], "f16", ("w", np.ones((2, 2, 3, 3)), np.float16)),
+    "padding": ("Pad", ["p", "v"], "i64", ("p", [0] * 8, np.int64), ("v", 1, np.int64)),
+    "scattered-elements": ("ScatterElements", ["i", "u"], "i64", WHERE, ("u", [[[[1]]]], np.int64)),
+    "scattered-slices": ("ScatterND", ["i", "u"], "f64", ("i", [[0, 0, 0, 0]], np.int64), ("u", [1], np.float64)),
+}.items()})
+
+
 @case
 def floats_as_indices():
     return (model(node("Gather", ["x", "w"], ["y"], name="n"), constants=[tensor("w", [1])]), INVALID,
