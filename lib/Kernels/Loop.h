@@ -29,6 +29,7 @@ struct Plan {
   std::vector<DType> types; // of views, outputs first
   unsigned outputs = 1, rank = 0, parallel = 0, vector = 0, immediates = 0;
   bool transpose = false;               // the two innermost parallel levels are walked in square tiles
+  unsigned interleave = 0;              // channels of the last level but one, if some views have them alternate
   bool cache = false;                   // values are kept in scratch between phases
   bool batch = false;                   // each phase runs over some rows, so that rows hide each other's latency
   uint32_t tables = 0;                  // levels, as bits, whose index arithmetic is done once, before the loops
@@ -46,8 +47,12 @@ struct Plan {
   bool indexed(unsigned view) const; // read by load_at
   /// Reduces, and then computes outputs at every point.
   bool maps() const;
+  /// The results are a load's elements.
+  bool copies() const { return body.nodes.size() == 1 && body.nodes[0].op == ExprNode::Op::load; }
+  /// Rows of a tile of a transposition; other bodies than copies pass it through scratch.
+  int64_t tileRows() const;
   unsigned levelsOutsideRow() const {
-    return transpose ? parallel - 2 : vectorReduces() || parallel == 0 ? parallel : parallel - 1;
+    return transpose || interleave ? parallel - 2 : vectorReduces() || parallel == 0 ? parallel : parallel - 1;
   }
 
   KernelDescription describe() const;
@@ -116,9 +121,16 @@ constexpr int64_t largestBatch = 16;
 constexpr int64_t tableBytes = 4;
 /// Elements that a table has beyond its level's extent, itself rounded up to `tableStep`: its last value again.
 constexpr int64_t tablePadding = 48, tableStep = 16;
-/// Elements on each side of a tile of a transposition.
-constexpr int64_t tileSide = 64;
-/// Both extents of a transposition are at least this.
-constexpr int64_t smallestTile = 16;
+/// Most channels of an interleaved map, and its fewest points.
+constexpr int64_t largestInterleave = 4, smallestInterleaved = 16;
+/// Columns of a tile of a transposition, and rows of one that passes through scratch or is copied.
+constexpr int64_t tileSide = 64, tileRowsCopied = 512;
+/// Both extents of a transposition are at least this, and those of its last tiles, too.
+constexpr int64_t smallestTile = 16, largestTile = tileSide + smallestTile;
+/// Tiles of `side` along an extent; the last one is larger if a small rest is left.
+inline int64_t tilesOf(int64_t extent, int64_t side) {
+  return std::max<int64_t>(1, (extent + side - smallestTile) / side);
+}
+inline int64_t Plan::tileRows() const { return copies() ? tileRowsCopied : tileSide; }
 
 } // namespace mrcc::loops

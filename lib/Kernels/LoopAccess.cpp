@@ -141,6 +141,8 @@ Value Emitter::loadNode(const ExprNode &node, bool spread, int64_t u) {
     return loadAt(view, state.offsets[view]);
   if (!state.lanes)
     return loadAt(view, laneOffset(view, vectorAt(u)));
+  if (alternates(view))
+    return channels[view][state.iters[plan.parallel - 2].constant];
   if (step(view, plan.vector) == Step::unit)
     return kb.loadVector(views[view], {laneOffset(view, vectorAt(u))}, state.lanes);
   return gather(view, [&](int64_t lane) { return laneOffset(view, kb.add(vectorAt(u), lane)); });

@@ -6,7 +6,8 @@
 //   3. merge     neighbours that are jointly contiguous in every view and whose index the body does not use
 //   4. vector    the dim that costs least to vectorise: unit steps are one load a vector, other steps one a lane; a dim
 //                shorter than a vector runs as scalars; combining lanes costs once a row. Two dims of unit step, one on
-//                either side, make a transposition in tiles
+//                either side, make a transposition in tiles, or, where one is a few channels, vectors of points whose
+//                channels are sorted in registers
 //   5. clip      conditions under which reduced values count become bounds of the reduced loops: windows at a border
 //                have no guards either
 //   6. tables    index arithmetic of a level that its unit would repeat is done once, before the loops
@@ -62,6 +63,8 @@ private:
   double cost(unsigned d, llvm::function_ref<double(const ExprNode &)> price) const;
   int64_t stepOf(uint32_t node, const Dim &dim, bool &even) const;
   bool tileable(unsigned column, unsigned row) const;
+  bool interleaves(unsigned channel, unsigned point) const;
+  void moveToEnd(unsigned outer, unsigned inner);
   void moveLast(unsigned dim, bool reduced);
   uint32_t tabledLevels() const;
   void clip();
@@ -468,6 +471,31 @@ bool Binder::tileable(unsigned column, unsigned row) const {
   return any;
 }
 
+/// Whether `channel` is a few elements that lie side by side in some views, while in the others points do.
+bool Binder::interleaves(unsigned channel, unsigned point) const {
+  const Dim &c = dims[channel], &p = dims[point];
+  if (plan.reduces() || c.extent > largestInterleave || p.extent < smallestInterleaved ||
+      llvm::any_of(plan.types, isPacked) || llvm::is_contained(indexed, true))
+    return false;
+  bool alternating = false, planar = false;
+  for (unsigned v = 0; v < site.views.size(); ++v) {
+    bool alternates = c.strides[v] == 1 && p.strides[v] == c.extent;
+    if (!alternates && p.strides[v] != 0 && p.strides[v] != 1)
+      return false;
+    alternating |= alternates;
+    planar |= p.strides[v] == 1;
+  }
+  return alternating && planar;
+}
+
+/// Two parallel dims as the last of them.
+void Binder::moveToEnd(unsigned outer, unsigned inner) {
+  Dim o = dims[outer], i = dims[inner];
+  dims.erase(dims.begin() + std::max(outer, inner));
+  dims.erase(dims.begin() + std::min(outer, inner));
+  dims.insert(dims.begin() + parallel - 2, {o, i});
+}
+
 void Binder::moveLast(unsigned d, bool isReduced) {
   auto end = isReduced ? dims.end() : dims.begin() + parallel;
   std::rotate(dims.begin() + d, dims.begin() + d + 1, end);
@@ -489,19 +517,18 @@ void Binder::chooseVector() {
   instructions = cost(best, [](const ExprNode &node) { return double(instructionsOf(node)); });
   for (unsigned row = 0; row < parallel; ++row)
     for (unsigned column = 0; column < parallel; ++column)
-      if (row != column && !plan.transpose && tileable(column, row)) {
-        plan.transpose = true;
-        Dim c = dims[column], r = dims[row];
-        dims.erase(dims.begin() + std::max(row, column));
-        dims.erase(dims.begin() + std::min(row, column));
-        dims.insert(dims.begin() + parallel - 2, {c, r});
+      if (row != column && !plan.transpose && !plan.interleave && (tileable(column, row) || interleaves(column, row))) {
+        plan.transpose = tileable(column, row);
+        plan.interleave = plan.transpose ? 0 : dims[column].extent;
+        moveToEnd(column, row);
         best = parallel - 1;
-        // Into scratch, out of it, and a logarithm of shuffles between.
+        // Of a tile: into scratch, out of it, and a logarithm of shuffles between. Of channels: a load, a store and
+        // about two shuffles.
         const double lanes = target.lanes(bitWidth(site.output().type));
-        instructions = (4 + llvm::Log2_64(uint64_t(lanes)) + instructionsOf(body)) / lanes;
+        instructions = (4 + (plan.transpose ? llvm::Log2_64(uint64_t(lanes)) : 0) + instructionsOf(body)) / lanes;
       }
   bool isReduced = dims[best].reduced;
-  if (!plan.transpose)
+  if (!plan.transpose && !plan.interleave)
     moveLast(best, isReduced);
   vector = isReduced ? dims.size() - 1 : parallel - 1;
 }
@@ -661,7 +688,7 @@ void Binder::clip() {
 
 /// The levels whose tables pay: a unit computes each of their points at least twice. Indices are to fit in 32 bits.
 uint32_t Binder::tabledLevels() const {
-  if (plan.reduces() || plan.transpose)
+  if (plan.reduces() || plan.transpose || plan.interleave)
     return 0;
   for (const View &v : site.views)
     if (llvm::any_of(v.dims, [](int64_t d) { return d > INT32_MAX; }))
@@ -744,9 +771,13 @@ void Binder::fill() {
     row *= dims[l].extent;
   const int64_t goal = unitGoal;
   int64_t weight = std::max<int64_t>(reducedPoints, 1);
+  if (plan.interleave) { // a row of points, each with all of its channels
+    weight = plan.interleave;
+    row /= plan.interleave;
+  }
   if (plan.transpose) {
-    int64_t down = llvm::divideCeil(dims[parallel - 2].extent, tileSide),
-            across = llvm::divideCeil(dims[parallel - 1].extent, tileSide);
+    int64_t down = tilesOf(dims[parallel - 2].extent, tileSide),
+            across = tilesOf(dims[parallel - 1].extent, plan.tileRows());
     blocks = down * across;
     blockSize = across; // tiles side by side
     row = llvm::divideCeil(row, blocks);
@@ -787,9 +818,9 @@ void Binder::fill() {
     allPoints *= dims[l].extent;
   bound.flops = (operations + plan.combines.size()) * allPoints;
   bound.work.instructions = uint64_t(instructions * double(allPoints));
-  if (plan.transpose)
+  if (plan.transpose && !plan.copies())
     for (unsigned v = plan.outputs; v < plan.types.size(); ++v)
-      bound.scratchBytes += tileSide * tileSide * 8;
+      bound.scratchBytes += largestTile * largestTile * 8;
 }
 
 llvm::Expected<BoundLaunch> Binder::bind() {

@@ -202,7 +202,7 @@ void Emitter::fetchNextRows() {
 void Emitter::row(Index low, Index high) {
   if (plan.reduces())
     return plan.vectorReduces() ? reduceInnerRow() : reduceParallelRow(low, high);
-  mapRow(low, high);
+  plan.interleave ? interleavedRow(low, high) : mapRow(low, high);
 }
 
 void Emitter::mapRow(Index low, Index high) {

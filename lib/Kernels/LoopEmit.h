@@ -109,10 +109,18 @@ private:
   Value loadTabled(const ExprNode &load, int64_t u);
   Value loadWindow(unsigned view, uint32_t index, Index base, int64_t u);
 
+  // LoopInterleave.cpp
+  void interleavedRow(Index low, Index high);
+  Values interleaved(Values channels);
+  Values deinterleaved(Values memory);
+  bool alternates(unsigned view) const;
+
   // LoopTranspose.cpp
+  Value shuffled(Value a, Value b, llvm::function_ref<int64_t(int64_t)> from);
   void tileRow(Index block);
   void transposeTile(unsigned view, Index column, Index row, Index columns, Index rows,
                      llvm::function_ref<void(Index, Index, Value)> put);
+  llvm::SmallVector<Value> unpacked(llvm::SmallVector<Value> rows);
   llvm::SmallVector<Value> transposed(llvm::SmallVector<Value> rows);
   bool isColumn(unsigned view) const;
 
@@ -141,6 +149,7 @@ private:
   llvm::SmallVector<Buffer> tables;
   llvm::SmallVector<Index> lastWindows; // by table of an index: the last element at which a whole vector may be read
   bool windows = false;                 // computed places of a vector lie within as many elements
+  std::map<unsigned, Values> channels;  // by view whose channels alternate: of the points under way
   Index batchRow = 0;                   // number of the row in its batch
   llvm::SmallVector<Buffer> views;      // flat
   State state;

@@ -56,6 +56,8 @@ KernelDescription Plan::describe() const {
     k.config["immediates"] = immediates;
   if (transpose)
     k.config["transpose"] = 1;
+  if (interleave)
+    k.config["interleave"] = interleave;
   if (cache)
     k.config["cache"] = 1;
   if (batch)
@@ -96,6 +98,7 @@ llvm::Expected<Plan> Plan::parse(const KernelDescription &k) {
   p.vector = get("vector");
   p.immediates = get("immediates");
   p.transpose = get("transpose");
+  p.interleave = get("interleave");
   p.cache = get("cache");
   p.batch = get("batch");
   p.tables = get("tables");

@@ -644,6 +644,50 @@ TEST_CASE("transpositions with arithmetic") {
     }
 }
 
+TEST_CASE("tiles of every rest") {
+  for (const Target *target : targets())
+    for (DType type : {DType::f32, DType::u8, DType::f64})
+      for (auto [rows, columns] : {std::pair<int64_t, int64_t>{0, 40}, {512, 16}, {1024, 144}})
+        for (int64_t rest = rows ? 1 : 16; rest < (rows ? 18 : 50); rest += 3) {
+          Dims dims{columns + rest % 7, rows + rest};
+          Tensor x(type, dims, {1, 0}), out(type, dims);
+          x.random(51, 0, 200);
+          auto bound = check(
+              *target, out, {&x}, {{"extents", dims}}, std::string(text(type)) + " load 0 -> %0",
+              [&](const Dims &at) { return x.get(at); }, 0);
+          CHECK(bound.kernel.config.count("transpose"));
+        }
+}
+
+TEST_CASE("few channels, alternating and in planes") {
+  for (const Target *target : targets())
+    for (int64_t channels : {2, 3, 4})
+      for (Dims dims : {Dims{2, channels, 3, 11}, Dims{1, channels, 1, 16}, Dims{1, channels, 17, 400}}) {
+        const std::vector<int> alternating{0, 2, 3, 1}, planes{0, 1, 2, 3};
+        for (bool toPlanes : {false, true}) {
+          const auto &from = toPlanes ? alternating : planes, &to = toPlanes ? planes : alternating;
+          for (DType type : {DType::f32, DType::u8, DType::f16, DType::f64}) {
+            Tensor x(type, dims, from), out(type, dims, to);
+            x.random(52, 0, 200);
+            auto bound = check(
+                *target, out, {&x}, {{"extents", dims}}, std::string(text(type)) + " load 0 -> %0",
+                [&](const Dims &at) { return x.get(at); }, 0);
+            CHECK(bound.kernel.config.at("interleave") == channels);
+          }
+          // An image as bytes, scaled and shifted by channel; an operand that lies like the result.
+          Tensor x(DType::u8, dims, from), scale(DType::f32, dims), y(DType::f32, dims, to), out(DType::f32, dims, to);
+          x.random(53, 0, 255);
+          scale.random(54);
+          scale.broadcast({0, 2, 3});
+          y.random(55);
+          check(
+              *target, out, {&x, &scale, &y}, {{"extents", dims}},
+              "u8 load 0; f32 cast %0; f32 load 1; f32 mul %1 %2; f32 load 2; f32 add %3 %4 -> %5",
+              [&](const Dims &at) { return x.get(at) * scale.get(at) + y.get(at); }, 1e-6);
+        }
+      }
+}
+
 //===-- descriptions and refusals ---------------------------------------------------------------------------------===//
 
 TEST_CASE("extents and strides are not in descriptions") {
