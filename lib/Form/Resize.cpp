@@ -232,27 +232,28 @@ FailureOr<Value> mrcc::lowerResize(ResizeOp op, OpBuilder &b) {
       return failure();
     }
   }
-  // The sum over all combinations of taps, innermost dims first so that weights of outer dims are applied once.
+  // The sum over all combinations of taps, innermost dims last: what is summed at one place of them can be shared by
+  // points.
   DType type = toDType(in.getElementType());
   bool weighted = llvm::any_of(perDim, [](auto &t) { return t[0].weight.has_value(); });
   DType wide = weighted ? DType::f32 : type;
   SmallVector<uint32_t> at(rank);
-  std::function<uint32_t(int64_t)> sum = [&](int64_t d) -> uint32_t {
-    if (d == rank) {
+  std::function<uint32_t(int64_t)> sum = [&](int64_t dims) -> uint32_t { // over the first ones
+    if (dims == 0) {
       uint32_t v = p.loadAt(op.getInput(), at);
       return wide == type ? v : e.cast(wide, v);
     }
     std::optional<uint32_t> total;
-    for (Tap &tap : perDim[d]) {
-      at[d] = tap.index;
-      uint32_t v = sum(d + 1);
+    for (Tap &tap : perDim[dims - 1]) {
+      at[dims - 1] = tap.index;
+      uint32_t v = sum(dims - 1);
       if (tap.weight)
         v = taps.mul(*tap.weight, v);
       total = total ? taps.add(*total, v) : v;
     }
     return *total;
   };
-  uint32_t v = sum(0);
+  uint32_t v = sum(rank);
   if (wide != type) {
     if (!isa<FloatType>(in.getElementType()))
       v = e.unary(UnaryKind::round_even, v);

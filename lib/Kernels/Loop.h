@@ -30,16 +30,21 @@ struct Plan {
   unsigned outputs = 1, rank = 0, parallel = 0, vector = 0, immediates = 0;
   bool transpose = false;               // the two innermost parallel levels are walked in square tiles
   unsigned interleave = 0;              // channels of the last level but one, if some views have them alternate
+  int separated = -1;                   // a level whose row is interpolated in two steps, see LoopSeparate.cpp
   bool cache = false;                   // values are kept in scratch between phases
   bool batch = false;                   // each phase runs over some rows, so that rows hide each other's latency
   uint32_t tables = 0;                  // levels, as bits, whose index arithmetic is done once, before the loops
   std::vector<std::vector<Step>> steps; // for each view, by level; own dims where `indexed`
   std::vector<Combine> combines;        // argmax and argmin take two results: value and index
-  Expr body;                            // iter: levels. Results: combined, stored, then one for each clip
+  Expr body;                            // iter: levels. Results: combined, stored, what a separated row holds,
+                                        // one for each clip
   std::vector<unsigned> window;  // extents of the reduced levels if they are few: code for whole windows is unrolled
   std::vector<unsigned> clips;   // a reduced level that runs only where the result is not negative
-  std::vector<unsigned> sources; // the kernel's view that each view reads: the last ones may repeat others
+  std::vector<unsigned> sources; // the kernel's view that each view reads: the last ones may repeat others; a separated
+                                 // row is the last view of all and lies in scratch
 
+  /// Whether the view is the separated row.
+  bool isRow(unsigned view) const { return separated >= 0 && view + 1 == types.size(); }
   bool reduces() const { return !combines.empty(); }
   bool vectorReduces() const { return vector >= parallel; }
   /// Results that are combined; the others are stored.
@@ -52,6 +57,8 @@ struct Plan {
   /// Rows of a tile of a transposition; other bodies than copies pass it through scratch.
   int64_t tileRows() const;
   unsigned levelsOutsideRow() const {
+    if (separated >= 0)
+      return separated;
     return transpose || interleave ? parallel - 2 : vectorReduces() || parallel == 0 ? parallel : parallel - 1;
   }
 
@@ -77,6 +84,7 @@ struct Analysis {
   std::vector<unsigned> cachePlace; // number among those kept
   unsigned cached = 0;
   std::vector<bool> fromIndices; // follows from indices and parameters alone
+  std::vector<bool> inRow;       // computed where the separated row is
   std::vector<int> tableOf;      // number of the table that the node is read from; -1: none
   std::vector<uint32_t> tabled;  // the node of each table
 };
@@ -98,6 +106,7 @@ struct Params {
   unsigned immediate(unsigned i) const { return firstImmediate + i; }
   std::map<std::pair<unsigned, unsigned>, unsigned> strides;
   std::map<uint32_t, unsigned> extents; // by the imm of extent nodes
+  unsigned rowLength = 0;               // elements of a separated row
   unsigned firstImmediate = 0, total = 0;
 };
 
@@ -107,6 +116,15 @@ std::vector<uint32_t> dependencies(const Expr &body, llvm::function_ref<uint32_t
 bool isElementary(const ExprNode &node);
 /// The constant by which `node` (i64) grows when dimension `dim` does; nothing if it does not grow evenly.
 std::optional<int64_t> coefficient(const Expr &body, const std::vector<uint32_t> &deps, uint32_t node, uint32_t dim);
+
+/// A body in two steps: it reads a further operand, the row, and its last result is what the row holds, where indices of
+/// places and of elements inside them are 0.
+struct Separation {
+  Expr body;
+  View row;                   // as it lies in scratch: places, and elements inside them if there are several
+  std::vector<uint32_t> dims; // of the domain: the one whose index the places follow from, that of the elements
+};
+std::optional<Separation> separate(const Expr &body, const LaunchSite &site, llvm::ArrayRef<int64_t> extents);
 
 /// Binds a launch of the loop family. `repeated`: the last views of the site are further views of these, by number.
 llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target, llvm::ArrayRef<unsigned> repeated = {});

@@ -39,6 +39,8 @@ Value Emitter::evaluate(uint32_t n, int64_t u) {
   case Op::load:
     return loadNode(node, isWide(n), u);
   case Op::load_at:
+    if (auto held = rowReads.find(n); held != rowReads.end())
+      return held->second[u];
     return loadAtNode(node, isWide(n), u);
   case Op::extent:
     return asI64(kb.param(params.operandExtent(node.imm)));

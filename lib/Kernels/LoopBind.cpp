@@ -2,6 +2,8 @@
 //
 //   1. settle    the body on this domain: dims of one point become 0; index comparisons and clamps that the extents
 //                decide go away (a window that never leaves its input has no guards)
+//      separate an interpolation is split into what a row of the input holds and what points make of it, where points are
+//               as many as the row's places
 //   2. order     parallel dims by the output's strides, reduced dims by the inputs', largest first
 //   3. merge     neighbours that are jointly contiguous in every view and whose index the body does not use
 //   4. vector    the dim that costs least to vectorise: unit steps are one load a vector, other steps one a lane; a dim
@@ -46,8 +48,9 @@ struct Range {
 
 class Binder {
 public:
-  Binder(const LaunchSite &site, const Target &target, llvm::ArrayRef<unsigned> repeated)
-      : site(site), target(target), repeated(repeated) {}
+  /// `separable`: rows of an interpolation may be separated.
+  Binder(const LaunchSite &site, const Target &target, llvm::ArrayRef<unsigned> repeated, bool separable = true)
+      : original(site), site(site), target(target), repeated(repeated), separable(separable) {}
   llvm::Expected<BoundLaunch> bind();
 
 private:
@@ -67,6 +70,8 @@ private:
   void moveToEnd(unsigned outer, unsigned inner);
   void moveLast(unsigned dim, bool reduced);
   uint32_t tabledLevels() const;
+  bool separateRow();
+  bool placeRow();
   void clip();
   std::optional<uint32_t> clipOf(uint32_t condition, unsigned &dim);
   void fill();
@@ -74,9 +79,12 @@ private:
   std::optional<Range> rangeOf(uint32_t node, const std::vector<std::optional<Range>> &known) const;
   const View &input(uint32_t i) const { return site.views[site.outputs + i]; }
 
-  const LaunchSite &site;
+  const LaunchSite &original;
+  LaunchSite site; // a separated row is a further view
   const Target &target;
   llvm::ArrayRef<unsigned> repeated;
+  const bool separable;
+  std::optional<Separation> separation;
   std::vector<int64_t> extents;
   std::vector<bool> reduced;
   std::vector<bool> indexed; // by input
@@ -514,6 +522,10 @@ void Binder::chooseVector() {
       least = c;
     }
   }
+  if (separation && separation->dims.size() == 1) // a row in scratch is read along itself
+    for (unsigned d = 0; d < parallel; ++d)
+      if (dims[d].from == separation->dims)
+        best = d;
   instructions = cost(best, [](const ExprNode &node) { return double(instructionsOf(node)); });
   for (unsigned row = 0; row < parallel; ++row)
     for (unsigned column = 0; column < parallel; ++column)
@@ -531,6 +543,41 @@ void Binder::chooseVector() {
   if (!plan.transpose && !plan.interleave)
     moveLast(best, isReduced);
   vector = isReduced ? dims.size() - 1 : parallel - 1;
+}
+
+//===-- separation ------------------------------------------------------------------------------------------------===//
+
+/// Makes the row of an interpolation a view, where there is one.
+bool Binder::separateRow() {
+  if (!repeated.empty() || plan.reduces() || llvm::any_of(plan.types, isPacked))
+    return false;
+  separation = separate(body, site, extents);
+  if (!separation)
+    return false;
+  body = separation->body;
+  site.views.push_back(separation->row);
+  plan.types.push_back(DType::f32);
+  plan.sources.push_back(plan.sources.size());
+  indexed.push_back(true);
+  return true;
+}
+
+/// Finds the level of the separated dim: the last one, or the last but one if the last is that of the elements inside.
+bool Binder::placeRow() {
+  const unsigned count = separation->dims.size();
+  if (parallel < count || vector + 1 != parallel || plan.transpose || plan.interleave)
+    return false;
+  const unsigned level = parallel - count;
+  for (unsigned i = 0; i < count; ++i)
+    if (dims[level + i].from != std::vector<uint32_t>{separation->dims[i]})
+      return false;
+  // Vectors inside places overlap at a row's end, where an output that lies on an operand could have been written.
+  if (count > 1 && llvm::any_of(body.nodes, [](const ExprNode &n) { return n.op == Op::load; }))
+    return false;
+  plan.separated = level;
+  // The row's values: once a place instead of once a point.
+  instructions += double(body.nodes.size()) / target.lanes() * separation->row.dims[0] / dims[level].extent;
+  return true;
 }
 
 //===-- clips -----------------------------------------------------------------------------------------------------===//
@@ -757,6 +804,12 @@ void Binder::fill() {
     int64_t extent = dims[llvm::Log2_32(analysis.deps[n])].extent;
     bound.scratchBytes += (llvm::alignTo(extent, tableStep) + tablePadding) * tableBytes;
   }
+  int64_t rowLength = 1;
+  if (separation)
+    for (int64_t d : separation->row.dims)
+      rowLength *= d;
+  if (plan.separated == int(vector))
+    bound.scratchBytes += llvm::alignTo(rowLength * 4, 64);
   bound.kernel = plan.describe();
 
   // Work of one item: a row, a block of a long row, a tile; times what is reduced.
@@ -781,7 +834,7 @@ void Binder::fill() {
     blocks = down * across;
     blockSize = across; // tiles side by side
     row = llvm::divideCeil(row, blocks);
-  } else if (row * weight > 2 * goal && !plan.vectorReduces()) {
+  } else if (row * weight > 2 * goal && !plan.vectorReduces() && plan.separated < 0) {
     // Blocks of one row: equal to within one vector, none shorter than 64 elements unless the row is.
     int64_t size = std::max<int64_t>(llvm::alignTo(std::max<int64_t>(goal / weight, 1), 64), 64);
     blocks = std::max<int64_t>(row / size, 1);
@@ -810,6 +863,8 @@ void Binder::fill() {
     p[index] = plan.indexed(at.first) ? site.views[at.first].strides[at.second] : dims[at.second].strides[at.first];
   for (auto [imm, index] : layout.extents)
     p[index] = input(imm / 16).dims[imm % 16];
+  if (plan.separated >= 0)
+    p[layout.rowLength] = rowLength;
   std::copy(site.immediates.begin(), site.immediates.end(), p.begin() + layout.firstImmediate);
   int64_t operations = llvm::count_if(
       body.nodes, [](const ExprNode &n) { return isFloat(n.type) && (n.op == Op::unary || n.op == Op::binary); });
@@ -827,10 +882,13 @@ llvm::Expected<BoundLaunch> Binder::bind() {
   if (llvm::Error e = read())
     return std::move(e);
   settle();
+  const bool rows = separable && separateRow();
   makeDims();
   order();
   merge();
   chooseVector();
+  if (rows && !placeRow()) // as one step
+    return Binder(original, target, repeated, false).bind();
   clip();
   fill();
   return std::move(bound);

@@ -56,7 +56,7 @@ void Emitter::analyse() {
 
 void Emitter::emit() {
   for (unsigned v = 0; v < plan.types.size(); ++v)
-    views.push_back(kb.view(plan.sources[v], {int64_t(1) << 40}, {1}));
+    views.push_back(plan.isRow(v) ? Buffer() : kb.view(plan.sources[v], {int64_t(1) << 40}, {1}));
   state.iters.assign(plan.rank, Index(0));
   state.offsets.assign(plan.types.size(), Index(0));
   state.values.resize(plan.body.nodes.size());
@@ -86,6 +86,8 @@ void Emitter::outerLoops() {
   auto item = [&](Index block) {
     if (plan.transpose)
       return tileRow(block);
+    if (plan.separated >= 0)
+      return separatedRow();
     Index low = kb.mul(block, size);
     Index high = kb.select(kb.equal(block, kb.sub(blocks, 1)), whole, kb.add(low, size));
     row(low, high);
@@ -203,6 +205,30 @@ void Emitter::row(Index low, Index high) {
   if (plan.reduces())
     return plan.vectorReduces() ? reduceInnerRow() : reduceParallelRow(low, high);
   plan.interleave ? interleavedRow(low, high) : mapRow(low, high);
+}
+
+void Emitter::vectorTiles(Index low, Index high, llvm::function_ref<void(Index, int64_t, int64_t, ArrayRef<Index>)> f) {
+  auto scalars = [&] { kb.loop(low, high, 1, [&](Index i) { f(i, 0, 1, {}); }); };
+  if (lanes <= 1)
+    return scalars();
+  Index length = kb.sub(high, low);
+  kb.ifThen(kb.less(length, lanes), scalars, [&] {
+    Index main = kb.sub(high, kb.rem(length, lanes * tileVectors));
+    kb.loop(low, main, lanes * tileVectors, [&](Index i) { f(i, lanes, tileVectors, {}); });
+    // The rest in one tile of 4, 2 or 1 vectors, the last of which ends the row.
+    Index rest = kb.sub(high, main), furthest = kb.sub(kb.sub(high, lanes), main);
+    auto tile = [&](int64_t n) {
+      SmallVector<Index> shifts;
+      for (int64_t u = 0; u < n; ++u)
+        shifts.push_back(u + 1 == n ? furthest : kb.min(u * lanes, furthest));
+      f(main, lanes, n, shifts);
+    };
+    kb.ifThen(
+        kb.less(2 * lanes, rest), [&] { tile(4); },
+        [&] {
+          kb.ifThen(kb.less(lanes, rest), [&] { tile(2); }, [&] { kb.ifThen(kb.less(0, rest), [&] { tile(1); }); });
+        });
+  });
 }
 
 void Emitter::mapRow(Index low, Index high) {

@@ -51,6 +51,10 @@ private:
     state = std::move(saved);
   }
 
+  /// f(at, lanes, vectors, shifts) for tiles of a row of the vector level; lanes 0: an element of a row that is shorter
+  /// than a vector. The last vector of the last tile may overlap others.
+  void vectorTiles(Index low, Index high, llvm::function_ref<void(Index, int64_t, int64_t, llvm::ArrayRef<Index>)> f);
+
   // LoopReduce.cpp: what is active are the slots of the phase under way.
   void reduceParallelRow(Index low, Index high);
   void reduceTile(Index at, int64_t lanes, int64_t unroll, llvm::ArrayRef<Index> shifts = {});
@@ -109,6 +113,12 @@ private:
   Value loadTabled(const ExprNode &load, int64_t u);
   Value loadWindow(unsigned view, uint32_t index, Index base, int64_t u);
 
+  // LoopRow.cpp
+  void separatedRow();
+  void fillRow();
+  void slide(Index at, int64_t lanes, int64_t unroll, llvm::ArrayRef<Index> shifts);
+  Value rowValue(Index at, int64_t lanes);
+
   // LoopInterleave.cpp
   void interleavedRow(Index low, Index high);
   Values interleaved(Values channels);
@@ -149,6 +159,7 @@ private:
   llvm::SmallVector<Buffer> tables;
   llvm::SmallVector<Index> lastWindows; // by table of an index: the last element at which a whole vector may be read
   bool windows = false;                 // computed places of a vector lie within as many elements
+  std::map<uint32_t, Values> rowReads;  // by node that reads a separated row from registers
   std::map<unsigned, Values> channels;  // by view whose channels alternate: of the points under way
   Index batchRow = 0;                   // number of the row in its batch
   llvm::SmallVector<Buffer> views;      // flat

@@ -37,6 +37,8 @@ KernelDescription Plan::describe() const {
   KernelDescription k;
   k.family = "loop";
   for (unsigned v = 0; v < types.size(); ++v) {
+    if (isRow(v))
+      continue;
     if (sources[v] == v)
       k.types.push_back(types[v]);
     else
@@ -58,6 +60,8 @@ KernelDescription Plan::describe() const {
     k.config["transpose"] = 1;
   if (interleave)
     k.config["interleave"] = interleave;
+  if (separated >= 0)
+    k.config["separated"] = separated;
   if (cache)
     k.config["cache"] = 1;
   if (batch)
@@ -87,6 +91,11 @@ llvm::Expected<Plan> Plan::parse(const KernelDescription &k) {
   for (; k.config.count("source" + std::to_string(p.types.size()));) {
     p.sources.push_back(get("source" + std::to_string(p.types.size())));
     p.types.push_back(p.types[p.sources.back()]);
+  }
+  if (k.config.count("separated")) {
+    p.separated = get("separated");
+    p.sources.push_back(p.types.size());
+    p.types.push_back(DType::f32);
   }
   for (unsigned i = 0; k.config.count("window" + std::to_string(i)); ++i)
     p.window.push_back(get("window" + std::to_string(i)));
@@ -126,6 +135,8 @@ Params::Params(const Plan &plan) {
   for (const ExprNode &node : plan.body.nodes)
     if (node.op == Op::extent && !extents.count(node.imm))
       extents[node.imm] = next++;
+  if (plan.separated >= 0)
+    rowLength = next++;
   firstImmediate = next;
   total = next + plan.immediates;
 }
@@ -258,6 +269,21 @@ Analysis::Analysis(const Plan &plan) {
   // From the results of each phase down; a costly value that an earlier phase computed is read from scratch, one that
   // follows from the index of one level from that level's tables.
   fromIndices = indexArithmetic(body);
+  inRow.assign(count, false);
+  std::vector<uint32_t> rowArgs; // what the row is computed from
+  if (plan.separated >= 0) {
+    std::vector<bool> reads; // follows from a load_at
+    for (const ExprNode &node : body.nodes)
+      reads.push_back(node.op == Op::load_at || llvm::any_of(node.args, [&](uint32_t arg) { return reads[arg]; }));
+    inRow[body.results[plan.outputs]] = true;
+    for (uint32_t n = count; n-- > 0;)
+      for (uint32_t arg : body.nodes[n].args)
+        if (inRow[n]) {
+          inRow[arg] = inRow[arg] || reads[arg];
+          if (!reads[arg])
+            rowArgs.push_back(arg);
+        }
+  }
   tableOf.assign(count, -1);
   needed.assign(count, 0);
   cachedIn.assign(count, -1);
@@ -269,9 +295,11 @@ Analysis::Analysis(const Plan &plan) {
       if (slot.phase == phase)
         for (unsigned part = 0; part < slot.width; ++part)
           roots.push_back(body.results[slot.first + part]);
-    if (phase == phases)
+    if (phase == phases) {
       roots.insert(roots.end(), body.results.begin() + plan.combined(),
                    body.results.begin() + plan.combined() + plan.outputs);
+      roots.insert(roots.end(), rowArgs.begin(), rowArgs.end());
+    }
     while (!roots.empty()) {
       uint32_t n = roots.back();
       roots.pop_back();

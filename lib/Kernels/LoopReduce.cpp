@@ -279,32 +279,15 @@ void Emitter::reduceTile(Index at, int64_t n, int64_t unroll, ArrayRef<Index> sh
 }
 
 void Emitter::reduceParallelRow(Index low, Index high) {
-  auto scalars = [&] { kb.loop(low, high, 1, [&](Index i) { reduceTile(i, 0, 1); }); };
-  if (lanes <= 1)
-    return scalars();
-  Index length = kb.sub(high, low);
-  kb.ifThen(kb.less(length, lanes), scalars, [&] {
-    Index main = kb.sub(high, kb.rem(length, lanes * tileVectors)), last = kb.sub(high, lanes);
-    Index doubled = low; // tiles of twice as many vectors first: longer pieces of each line of memory
-    if (analysis.cached == 0 && plan.combined() == 1 && plan.window.empty() && !plan.maps()) {
-      doubled = kb.sub(main, kb.rem(kb.sub(main, low), 2 * lanes * tileVectors));
-      kb.loop(low, doubled, 2 * lanes * tileVectors, [&](Index i) { reduceTile(i, lanes, 2 * tileVectors); });
-    }
-    kb.loop(doubled, main, lanes * tileVectors, [&](Index i) { reduceTile(i, lanes, tileVectors); });
-    // The rest in one tile of 4, 2 or 1 vectors, the last of which ends the row.
-    Index rest = kb.sub(high, main), furthest = kb.sub(last, main);
-    auto tile = [&](int64_t n) {
-      SmallVector<Index> shifts;
-      for (int64_t u = 0; u < n; ++u)
-        shifts.push_back(u + 1 == n ? furthest : kb.min(u * lanes, furthest));
-      reduceTile(main, lanes, n, shifts);
-    };
-    kb.ifThen(
-        kb.less(2 * lanes, rest), [&] { tile(4); },
-        [&] {
-          kb.ifThen(kb.less(lanes, rest), [&] { tile(2); }, [&] { kb.ifThen(kb.less(0, rest), [&] { tile(1); }); });
-        });
-  });
+  if (lanes > 1 && analysis.cached == 0 && plan.combined() == 1 && plan.window.empty() && !plan.maps()) {
+    // Tiles of twice as many vectors first: longer pieces of each line of memory.
+    const int64_t wide = 2 * lanes * tileVectors;
+    Index doubled = kb.sub(high, kb.rem(kb.sub(high, low), wide));
+    kb.loop(low, doubled, wide, [&](Index i) { reduceTile(i, lanes, 2 * tileVectors); });
+    low = doubled;
+  }
+  vectorTiles(low, high,
+              [&](Index at, int64_t n, int64_t unroll, ArrayRef<Index> shifts) { reduceTile(at, n, unroll, shifts); });
 }
 
 //===-- a reduced vector level: lanes are combined ----------------------------------------------------------------===//

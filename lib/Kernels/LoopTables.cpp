@@ -21,6 +21,8 @@ void Emitter::buildTables() {
     tables.push_back(kb.scratch(kb.mul(at, tableBytes), type, {int64_t(1) << 40}));
     at = kb.add(at, elements);
   }
+  if (plan.separated >= 0) // behind the tables, whose sizes are multiples of 64 bytes
+    views.back() = kb.scratch(kb.mul(at, tableBytes), DType::f32, {int64_t(1) << 40});
   for (unsigned level = 0; level < plan.rank; ++level)
     if (llvm::any_of(analysis.tabled, [&](uint32_t n) { return levelOf[n] == int(level); }))
       buildTables(level);

@@ -168,9 +168,9 @@ struct Memory {
         "i64 clamp_index %12 %9; f32 const 1; f32 sub %16 %11; i64 clamp_index %14 %9; i64 iter 3; f32 cast %19; "
         "f32 add %20 %4; f32 param 1; f32 div %21 %22; f32 sub %23 %4; i64 extent 0 3; f32 floor %24; f32 sub %24 %26; "
         "i64 cast %26; i64 add %28 %13; i64 clamp_index %28 %25; f32 sub %16 %27; i64 clamp_index %29 %25; "
-        "f32 load_at 0 %0 %1 %15 %30; f32 mul %31 %33; f32 load_at 0 %0 %1 %15 %32; f32 mul %27 %35; f32 add %34 %36; "
-        "f32 mul %17 %37; f32 load_at 0 %0 %1 %18 %30; f32 mul %31 %39; f32 load_at 0 %0 %1 %18 %32; f32 mul %27 %41; "
-        "f32 add %40 %42; f32 mul %11 %43; f32 add %38 %44 -> %45";
+        "f32 load_at 0 %0 %1 %15 %30; f32 mul %17 %33; f32 load_at 0 %0 %1 %18 %30; f32 mul %11 %35; f32 add %34 %36; "
+        "f32 mul %31 %37; f32 load_at 0 %0 %1 %15 %32; f32 mul %17 %39; f32 load_at 0 %0 %1 %18 %32; f32 mul %11 %41; "
+        "f32 add %40 %42; f32 mul %27 %43; f32 add %38 %44 -> %45";
     resize("nearest", 30, 40, 96, nearest); // detection's pyramid
     resize("nearest", 60, 80, 96, nearest);
     resize("nearest", 60, 80, 24, nearest);

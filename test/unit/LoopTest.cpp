@@ -545,6 +545,65 @@ TEST_CASE("nearest and linear resize") {
       }
 }
 
+TEST_CASE("interpolation in two steps") {
+  // Places of a row go up, down, or far, two or three of them a point; the middle one weighs nothing at some points.
+  const std::string ways[] = {"i64 iter 1; i64 const 2; i64 div %21 %22; i64 const 1; i64 sub %23 %24",
+                              "i64 iter 1; i64 const 3; i64 div %21 %22; i64 const 9; i64 sub %24 %23",
+                              "i64 iter 1; i64 const 5; i64 mul %21 %22; i64 const 13; i64 mod %23 %24"};
+  auto place = [](size_t way, int64_t x) { return way == 0 ? x / 2 - 1 : way == 1 ? 9 - x / 3 : x * 5 % 13; };
+  auto clamp = [](int64_t v, int64_t n) { return std::min(std::max<int64_t>(v, 0), n - 1); };
+  for (const Target *target : targets())
+    for (size_t way : {0, 1, 2})
+      for (DType type : {DType::f32, DType::u8})
+        for (int64_t channels : {1, 5, 21, 67, 96}) {
+          const int64_t height = 4, width = 13;
+          Tensor x(type, {height, width, channels}), y(DType::f32, {7, 40, channels});
+          x.random(56, 0, 100);
+          // 0-20: rows and their weights, y / 7; 21-25: the first place
+          std::string body =
+              "i64 iter 0; i64 const 2; i64 div %0 %1; i64 extent 0 0; i64 clamp_index %2 %3; i64 const 1; "
+              "i64 add %2 %5; i64 clamp_index %6 %3; f32 cast %0; f32 const 0.125; f32 mul %8 %9; "
+              "f32 const 1; f32 sub %11 %10; i64 extent 0 1; i64 iter 2; f32 cast %14; f32 cast %14; "
+              "f32 cast %14; f32 cast %14; f32 cast %14; f32 cast %14; " +
+              ways[way];
+          uint32_t next = 26;
+          auto add = [&](const std::string &node) {
+            body += "; " + node;
+            return "%" + std::to_string(next++);
+          };
+          const std::string t = text(type), iter = add("i64 iter 1"), column = add("f32 cast " + iter);
+          std::string total;
+          for (int j = 0; j < 3; ++j) {
+            std::string at =
+                add("i64 clamp_index " + add("i64 add %25 " + add("i64 const " + std::to_string(j))) + " %13");
+            std::string values[2];
+            for (int i = 0; i < 2; ++i) {
+              std::string v = add(t + " load_at 0 " + (i ? "%7 " : "%4 ") + at + " %14");
+              values[i] =
+                  add("f32 mul " + std::string(i ? "%10 " : "%12 ") + (type == DType::f32 ? v : add("f32 cast " + v)));
+            }
+            std::string weight = add("f32 mul " + column + " " + add("f32 const 0." + std::to_string(25 * (j + 1))));
+            std::string term = add("f32 mul " + weight + " " + add("f32 add " + values[0] + " " + values[1]));
+            total = j ? add("f32 add " + total + " " + term) : term;
+          }
+          auto bound = check(
+              *target, y, {&x}, {{"extents", y.dims()}}, body + " -> " + total,
+              [&](const Dims &o) {
+                double sum = 0, low = o[0] * 0.125;
+                for (int j = 0; j < 3; ++j) {
+                  int64_t at = clamp(place(way, o[1]) + j, width), row = o[0] / 2;
+                  sum += o[1] * 0.25 * (j + 1) *
+                         ((1 - low) * x.get({clamp(row, height), at, o[2]}) +
+                          low * x.get({clamp(row + 1, height), at, o[2]}));
+                }
+                return sum;
+              },
+              1e-6);
+          if (channels != 5) // fewer than a vector: points are the vector level
+            CHECK(bound.kernel.config.count("separated"));
+        }
+}
+
 TEST_CASE("elements at ascending, far and descending places") {
   for (const Target *target : targets())
     for (DType type : {DType::f32, DType::u8, DType::f16, DType::f64})
