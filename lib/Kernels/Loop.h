@@ -38,7 +38,13 @@ struct Plan {
   std::vector<Combine> combines;        // argmax and argmin take two results: value and index
   Expr body;                            // iter: levels. Results: combined, stored, what a separated row holds,
                                         // one for each clip
-  std::vector<unsigned> window;  // extents of the reduced levels if they are few: code for whole windows is unrolled
+  std::vector<unsigned> window; // extents of the reduced levels if they are few: code for whole windows is unrolled
+  // A parallel level, two of whose points share rows of their windows and are computed side by side; a reduced level, of
+  // whose points the second window lacks the first `shift` of the first; see LoopPairs.cpp.
+  struct Pairs {
+    unsigned level, window, shift;
+  };
+  std::optional<Pairs> pairs;
   std::vector<unsigned> clips;   // a reduced level that runs only where the result is not negative
   std::vector<unsigned> sources; // the kernel's view that each view reads: the last ones may repeat others; a separated
                                  // row is the last view of all and lies in scratch
@@ -52,6 +58,8 @@ struct Plan {
   bool indexed(unsigned view) const; // read by load_at
   /// Reduces, and then computes outputs at every point.
   bool maps() const;
+  /// Items of a level outside of rows: points, or pairs of them.
+  bool pairsUp(unsigned level) const { return pairs && pairs->level == level; }
   /// The results are a load's elements.
   bool copies() const { return body.nodes.size() == 1 && body.nodes[0].op == ExprNode::Op::load; }
   /// Rows of a tile of a transposition; other bodies than copies pass it through scratch.
@@ -125,6 +133,9 @@ struct Separation {
   std::vector<uint32_t> dims; // of the domain: the one whose index the places follow from, that of the elements
 };
 std::optional<Separation> separate(const Expr &body, const LaunchSite &site, llvm::ArrayRef<int64_t> extents);
+
+/// The pairs that a plan with a window can make, if any.
+std::optional<Plan::Pairs> findPairs(const Plan &plan, const Analysis &analysis);
 
 /// Binds a launch of the loop family. `repeated`: the last views of the site are further views of these, by number.
 llvm::Expected<BoundLaunch> bind(const LaunchSite &site, const Target &target, llvm::ArrayRef<unsigned> repeated = {});

@@ -692,8 +692,11 @@ void Binder::clip() {
   }
   if (clipped.empty())
     return;
-  auto bounded = [&](uint32_t x, uint32_t n) { // 0 <= x < n holds
-    bool low = false, high = false;
+  std::vector<std::optional<Range>> known;
+  for (uint32_t n = 0; n < body.nodes.size(); ++n)
+    known.push_back(rangeOf(n, known));
+  auto bounded = [&](uint32_t x, uint32_t n) { // 0 <= x < n holds, by extents or by a clip
+    bool low = known[x] && known[x]->low >= 0, high = known[x] && known[n] && known[x]->high < known[n]->low;
     for (auto &[c, where] : clipped) {
       const ExprNode &node = body.nodes[c];
       if (node.args[0] != x)
@@ -794,6 +797,11 @@ void Binder::fill() {
   if (plan.reduces() && !plan.vectorReduces() && !plan.maps() && indexedWindow && points > 1 && points <= largestWindow)
     for (unsigned l = parallel; l < dims.size(); ++l)
       plan.window.push_back(dims[l].extent);
+  int64_t rowPoints = points;
+  for (unsigned l = plan.levelsOutsideRow(); l < parallel; ++l)
+    rowPoints *= dims[l].extent;
+  if (rowPoints <= unitGoal) // else rows are cut into blocks
+    plan.pairs = findPairs(plan, analysis);
   int64_t kept = analysis.cached * points * batch * (plan.vectorReduces() ? 8 : 4 * target.vectorBits / 8);
   plan.cache = kept > 0 && kept <= (4 << 20);
   if (plan.cache)
@@ -819,11 +827,13 @@ void Binder::fill() {
     if (d.reduced)
       reducedPoints *= d.extent;
   for (unsigned l = 0; l < plan.levelsOutsideRow(); ++l)
-    rows *= dims[l].extent;
+    rows *= plan.pairsUp(l) ? llvm::divideCeil(dims[l].extent, 2) : dims[l].extent;
   for (unsigned l = plan.levelsOutsideRow(); l < parallel; ++l)
     row *= dims[l].extent;
   const int64_t goal = unitGoal;
   int64_t weight = std::max<int64_t>(reducedPoints, 1);
+  if (plan.pairs)
+    weight *= 2;
   if (plan.interleave) { // a row of points, each with all of its channels
     weight = plan.interleave;
     row /= plan.interleave;

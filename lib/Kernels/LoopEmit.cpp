@@ -102,10 +102,11 @@ void Emitter::outerLoops() {
       Index rest = group;
       SmallVector<Index> at(outside, Index(0));
       for (unsigned l = outside - 1; l-- > 0;) {
-        at[l] = kb.rem(rest, kb.max(extent(l), 1));
-        rest = kb.div(rest, kb.max(extent(l), 1));
+        Index count = kb.max(plan.pairsUp(l) ? kb.ceilDiv(extent(l), 2) : extent(l), 1);
+        at[l] = kb.rem(rest, count);
+        rest = kb.div(rest, count);
       }
-      for (unsigned l = 0; l + 1 < outside; ++l)
+      for (unsigned l = 0; l + 1 < outside && !plan.pairsUp(l); ++l)
         enter(l, at[l]);
       Index start = kb.mul(group, inner);
       Index low = kb.max(kb.sub(first, start), 0), high = kb.min(kb.sub(last, start), inner);
@@ -113,6 +114,8 @@ void Emitter::outerLoops() {
         return kb.loop(low, high, size, [&](Index i) { reduceBatch(i, kb.min(kb.add(i, size), high)); });
       kb.loop(low, high, 1, [&](Index i) {
         scoped([&] {
+          if (plan.pairs)
+            return pairedRows(at, i);
           enter(outside - 1, i);
           item(rest); // the blocks' number is what is left
         });

@@ -67,6 +67,8 @@ private:
   void mapInner(unsigned level);
   void activate(unsigned phase);
   void setAccs(const Slot &slot, unsigned part, Values values);
+  void setAccs(llvm::ArrayRef<Value> accs);
+  Value windowInside();
   Values identities(int64_t lanes, int64_t unroll, bool spreadAll);
   Values reduceLevels(unsigned level, Values accs);
   Values reduceWindow(Values accs);
@@ -118,6 +120,10 @@ private:
   void fillRow();
   void slide(Index at, int64_t lanes, int64_t unroll, llvm::ArrayRef<Index> shifts);
   Value rowValue(Index at, int64_t lanes);
+
+  // LoopPairs.cpp
+  void pairedRows(llvm::ArrayRef<Index> at, Index last);
+  void pairedTile(std::array<State, 2> points, Index at, int64_t lanes, int64_t unroll, llvm::ArrayRef<Index> shifts);
 
   // LoopInterleave.cpp
   void interleavedRow(Index low, Index high);

@@ -52,6 +52,8 @@ KernelDescription Plan::describe() const {
                    {"params", Params(*this).total}});
   for (unsigned i = 0; i < window.size(); ++i)
     k.config["window" + std::to_string(i)] = window[i];
+  if (pairs)
+    k.config.insert({{"pairs", pairs->level}, {"pairWindow", pairs->window}, {"pairShift", pairs->shift}});
   for (unsigned i = 0; i < clips.size(); ++i)
     k.config["clip" + std::to_string(i)] = clips[i];
   if (immediates)
@@ -99,6 +101,8 @@ llvm::Expected<Plan> Plan::parse(const KernelDescription &k) {
   }
   for (unsigned i = 0; k.config.count("window" + std::to_string(i)); ++i)
     p.window.push_back(get("window" + std::to_string(i)));
+  if (k.config.count("pairs"))
+    p.pairs = Plan::Pairs{unsigned(get("pairs")), unsigned(get("pairWindow")), unsigned(get("pairShift"))};
   for (unsigned i = 0; k.config.count("clip" + std::to_string(i)); ++i)
     p.clips.push_back(get("clip" + std::to_string(i)));
   p.outputs = get("outputs");

@@ -50,6 +50,16 @@ void Emitter::setAccs(const Slot &slot, unsigned part, Values values) {
       state.values[n] = values;
 }
 
+/// Of all active slots, in the order of identities().
+void Emitter::setAccs(ArrayRef<Value> accs) {
+  for (const Slot &slot : active)
+    for (unsigned part = 0; part < slot.width; ++part) {
+      const int64_t count = copies(slot, state.unroll, false);
+      setAccs(slot, part, Values(accs.take_front(count)));
+      accs = accs.drop_front(count);
+    }
+}
+
 Emitter::Values Emitter::identities(int64_t n, int64_t unroll, bool spreadAll) {
   Values all;
   for (const Slot &slot : active)
@@ -209,6 +219,17 @@ Emitter::Values Emitter::reduceLevels(unsigned level, Values accs) {
   });
 }
 
+/// Whether no clip cuts the window at this point; null if there are none.
+Value Emitter::windowInside() {
+  Value inside;
+  for (unsigned level = plan.parallel; level < plan.rank && !plan.clips.empty(); ++level) {
+    auto [low, high] = bounds(level);
+    Value all = kb.both(kb.equal(low, 0), kb.equal(high, extent(level)));
+    inside = inside ? kb.both(inside, all) : all;
+  }
+  return inside;
+}
+
 /// The reduced levels of a small window: straight code where it lies inside the input, loops at the border.
 Emitter::Values Emitter::reduceWindow(Values accs) {
   std::function<Values(unsigned, Values)> whole = [&](unsigned level, Values in) -> Values {
@@ -221,14 +242,9 @@ Emitter::Values Emitter::reduceWindow(Values accs) {
       });
     return in;
   };
-  if (plan.clips.empty())
+  Value inside = windowInside();
+  if (!inside)
     return whole(plan.parallel, accs);
-  Value inside;
-  for (unsigned level = plan.parallel; level < plan.rank; ++level) {
-    auto [low, high] = bounds(level);
-    Value all = kb.both(kb.equal(low, 0), kb.equal(high, extent(level)));
-    inside = inside ? kb.both(inside, all) : all;
-  }
   SmallVector<Type> types;
   for (Value acc : accs)
     types.push_back(acc.getType());
@@ -263,15 +279,7 @@ void Emitter::reduceTile(Index at, int64_t n, int64_t unroll, ArrayRef<Index> sh
       startPhase(phase);
       activate(phase);
       Values start = identities(n, unroll, false);
-      Values accs = plan.window.empty() ? reduceLevels(plan.parallel, start) : reduceWindow(start);
-      size_t next = 0;
-      for (const Slot &slot : active)
-        for (unsigned part = 0; part < slot.width; ++part) {
-          Values mine;
-          for (int64_t u = 0; u < copies(slot, unroll, false); ++u)
-            mine.push_back(accs[next++]);
-          setAccs(slot, part, mine);
-        }
+      setAccs(plan.window.empty() ? reduceLevels(plan.parallel, start) : reduceWindow(start));
     }
     startPhase(analysis.phases);
     mapTile(plan.maps() ? plan.parallel : plan.rank);

@@ -86,7 +86,8 @@ void Emitter::slide(Index at, int64_t n, int64_t unroll, ArrayRef<Index> shifts)
       for (size_t j = 0; j < count; ++j) {
         // The place is the same, or the one that followed, or another.
         Values values = either(kb.equal(now[j], before[j]), kept(j), [&] {
-          return j + 1 < count ? either(kb.equal(now[j], before[j + 1]), kept(j + 1), [&] { return fresh(j); }) : fresh(j);
+          return j + 1 < count ? either(kb.equal(now[j], before[j + 1]), kept(j + 1), [&] { return fresh(j); })
+                               : fresh(j);
         });
         rowReads[reads[j]] = values;
       }
@@ -104,9 +105,8 @@ void Emitter::slide(Index at, int64_t n, int64_t unroll, ArrayRef<Index> shifts)
 void Emitter::separatedRow() {
   Index length = extent(plan.vector);
   if (plan.separated != int(plan.vector))
-    return vectorTiles(0, length, [&](Index at, int64_t n, int64_t unroll, ArrayRef<Index> shifts) {
-      slide(at, n, unroll, shifts);
-    });
+    return vectorTiles(
+        0, length, [&](Index at, int64_t n, int64_t unroll, ArrayRef<Index> shifts) { slide(at, n, unroll, shifts); });
   fillRow();
   mapRow(0, length);
 }

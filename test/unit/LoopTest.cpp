@@ -435,8 +435,10 @@ TEST_CASE("pooling windows") {
     bool planar;
   };
   for (const Target *target : targets())
-    for (Window p : {Window{7, 9, 24, 3, 2, 1, false}, Window{8, 8, 5, 2, 2, 0, false}, Window{6, 20, 7, 3, 1, 1, true},
-                     Window{5, 40, 3, 3, 2, 1, true}, Window{4, 4, 100, 4, 4, 0, false}})
+    for (Window p :
+         {Window{7, 9, 24, 3, 2, 1, false}, Window{8, 8, 5, 2, 2, 0, false}, Window{6, 20, 7, 3, 1, 1, true},
+          Window{5, 40, 3, 3, 2, 1, true}, Window{4, 4, 100, 4, 4, 0, false}, Window{8, 11, 96, 3, 2, 1, false},
+          Window{9, 8, 70, 3, 2, 0, false}, Window{5, 6, 133, 3, 1, 1, false}, Window{12, 7, 64, 5, 2, 2, false}})
       for (bool isMax : {true, false}) {
         int64_t oh = (p.h + 2 * p.pad - p.kernel) / p.stride + 1, ow = (p.w + 2 * p.pad - p.kernel) / p.stride + 1;
         std::vector<int> order = p.planar ? std::vector<int>{0, 3, 1, 2} : std::vector<int>{};
@@ -494,6 +496,8 @@ TEST_CASE("pooling windows") {
         CHECK(out.untouchedAround());
         if (p.pad == 0) // windows that never leave the input have no guards
           CHECK(k.bound.kernel.body.find("select") == std::string::npos);
+        if (p.channels >= 64 && p.kernel == 3)
+          CHECK(k.bound.kernel.config.count("pairs"));
       }
 }
 
