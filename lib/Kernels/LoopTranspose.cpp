@@ -78,7 +78,7 @@ SmallVector<Value> Emitter::transposed(SmallVector<Value> rows) {
   return result;
 }
 
-/// The tile of `view`, put(column, row, vector along rows) by put. Squares of n x n elements, four of them in a block
+/// Hands the tile of `view` to put(column, row, vector along rows): squares of n x n elements, four of them in a block
 /// where a line of memory holds more than one vector: first those that end the lines of the output. What is left of the
 /// rows goes in pieces of 128 bits if it is less than half of a square; the last square and piece of each direction
 /// overlap the ones before.
@@ -109,30 +109,35 @@ void Emitter::transposeTile(unsigned view, Index column, Index row, Index column
         put(kb.add(kb.add(column, c), p * part + int64_t(k)), kb.add(row, r), x);
       }
   };
-  auto strip = [&](Index c, int64_t width) { // `width` columns
-    Index whole = kb.sub(rows, kb.rem(rows, block));
-    kb.loop(0, whole, block, [&](Index r) {
-      for (int64_t i = 0; i < width; i += n)
-        for (int64_t j = 0; j < block; j += n)
-          square(kb.add(c, i), kb.add(r, j));
-    });
-    auto rest = [&](Index from, Index to, int64_t step, auto &&f) {
-      kb.loop(from, to, step, [&](Index r) {
-        for (int64_t i = 0; i < width; i += n)
-          f(kb.add(c, i), kb.min(r, kb.sub(rows, step)));
-      });
-    };
-    // Whole squares of half a block, then pieces, or a square where they would be as many stores.
-    Index squares = kb.sub(rows, kb.rem(rows, n)), left = kb.sub(rows, squares);
-    Value few = kb.less(kb.mul(left, 2), n + 1);
-    Index split = n > part ? kb.select(few, squares, rows) : rows;
-    rest(whole, split, n, square);
-    if (n > part)
-      rest(split, rows, part, piece);
+  using Part = llvm::function_ref<void(Index, int64_t)>; // f(from, length)
+  auto overColumns = [&](Part f) {
+    Index whole = kb.sub(columns, kb.rem(columns, block));
+    kb.loop(0, whole, block, [&](Index c) { f(c, block); });
+    kb.loop(whole, columns, n, [&](Index c) { f(kb.min(c, kb.sub(columns, n)), n); });
   };
-  Index whole = kb.sub(columns, kb.rem(columns, block));
-  kb.loop(0, whole, block, [&](Index c) { strip(c, block); });
-  kb.loop(whole, columns, n, [&](Index c) { strip(kb.min(c, kb.sub(columns, n)), n); });
+  auto overRows = [&](Part f) {
+    // After whole blocks squares, then pieces, or a square where they would be as many stores.
+    Index whole = kb.sub(rows, kb.rem(rows, block)), squares = kb.sub(rows, kb.rem(rows, n));
+    Value few = kb.less(kb.mul(kb.sub(rows, squares), 2), n + 1);
+    Index split = n > part ? kb.select(few, squares, rows) : rows;
+    kb.loop(0, whole, block, [&](Index r) { f(r, block); });
+    kb.loop(whole, split, n, [&](Index r) { f(kb.min(r, kb.sub(rows, n)), n); });
+    if (n > part)
+      kb.loop(split, rows, part, [&](Index r) { f(kb.min(r, kb.sub(rows, part)), part); });
+  };
+  auto move = [&](Index c, int64_t width, Index r, int64_t height) {
+    for (int64_t i = 0; i < width; i += n)
+      for (int64_t j = 0; j < height; j += n)
+        height < n ? piece(kb.add(c, i), r) : square(kb.add(c, i), kb.add(r, j));
+  };
+  // Along the rows, so that lines of the output are written one after the other; along the columns where rows are short
+  // and all of the tile's output stays in L1: then lines of the input are read one after the other.
+  auto alongRows = [&] {
+    overColumns([&](Index c, int64_t width) { overRows([&](Index r, int64_t height) { move(c, width, r, height); }); });
+  };
+  kb.ifThen(kb.less(tileSide, rows), alongRows, [&] {
+    overRows([&](Index r, int64_t height) { overColumns([&](Index c, int64_t width) { move(c, width, r, height); }); });
+  });
 }
 
 void Emitter::tileRow(Index block) {
