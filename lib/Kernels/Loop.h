@@ -144,8 +144,8 @@ llvm::Error emit(const KernelDescription &kernel, KernelBuilder &builder);
 
 /// Most points of an unrolled window.
 constexpr int64_t largestWindow = 16;
-/// Most rows of a batch.
-constexpr int64_t largestBatch = 16;
+/// Most rows of a batch, and most points of each.
+constexpr int64_t largestBatch = 16, longestBatched = 2048;
 /// Bytes of an element of a table: a weight (f32) or an index (i32).
 constexpr int64_t tableBytes = 4;
 /// Elements that a table has beyond its level's extent, itself rounded up to `tableStep`: its last value again.

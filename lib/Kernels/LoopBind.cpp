@@ -789,7 +789,7 @@ void Binder::fill() {
   int64_t points = 1, batch = 1;
   for (unsigned l = parallel; l < dims.size(); ++l)
     points *= dims[l].extent;
-  if (plan.maps() && plan.vectorReduces() && parallel > 0 && points > 0 && points <= 2048) {
+  if (plan.maps() && plan.vectorReduces() && parallel > 0 && points > 0 && points <= longestBatched) {
     plan.batch = true;
     batch = std::min<int64_t>(largestBatch, std::max<int64_t>(4096 / points, 2));
   }

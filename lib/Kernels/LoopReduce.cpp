@@ -321,7 +321,9 @@ Emitter::Values Emitter::vectorLevel(Values accs) {
   if (vectors) {
     Index big = kb.sub(n, kb.rem(n, lanes * vectors)), small = kb.sub(n, kb.rem(n, lanes));
     auto several = [&](Index i, ValueRange in) { return part(i, lanes, vectors, in); };
-    if (splitsSums()) {
+    // Rows of a batch are hardly longer than a run.
+    const bool isShort = plan.batch && vectors > 1 && longestBatched <= 2 * runLength * lanes * vectors;
+    if (splitsSums() && !isShort) {
       const int64_t run = lanes * vectors * runLength;
       wideAccs = kb.loop(0, big, run, wideAccs, [&](Index start, ValueRange total) {
         Values sums =
