@@ -61,7 +61,7 @@ Results fold::evaluateResize(Operation *op, Operands operands) {
   for (size_t i = 0; i < axes.size(); ++i) {
     auto t = resizeTaps(op, i, *sizes, roi);
     if (!t)
-      return fail("mrc.resize has no constant roi of two values an axis");
+      return fail("mrc.resize has no constant roi of two values an axis, or more than 2^26 taps of one");
     crops |= llvm::is_contained(t->outside, 1);
     taps.push_back(std::move(*t));
   }

@@ -56,6 +56,9 @@ static double cubic(double x, double a) {
   return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
 }
 
+/// Of an axis: more take gigabytes.
+static constexpr int64_t mostTaps = int64_t(1) << 26;
+
 std::optional<ResizeTaps> mrcc::resizeTaps(Operation *op, size_t i, ArrayRef<ResizeDim> dims, ArrayRef<double> roi) {
   auto resize = cast<ResizeOp>(op);
   ArrayRef<int64_t> axes = resize.getAxes();
@@ -75,6 +78,8 @@ std::optional<ResizeTaps> mrcc::resizeTaps(Operation *op, size_t i, ArrayRef<Res
   double shrink = resize.getAntialias() && a.scale < 1 ? a.scale : 1; // the filter widens where sizes shrink
   int64_t support = linear ? 1 : 2, first = nearest ? 0 : int64_t(std::floor(-support / shrink)) + 1;
   taps.width = nearest ? 1 : 2 - 2 * first;
+  if (a.out > mostTaps / taps.width)
+    return std::nullopt;
   double coefficient = resize.getCubicCoeff().convertToFloat();
   for (int64_t o = 0; o < a.out; ++o) {
     float x = sourceOf(coordinate, o, a);

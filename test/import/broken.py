@@ -573,6 +573,14 @@ def symbol_of_two_values():
             "of input 'z')", "--shape", "x=1x2;z=1x3")
 
 
+@case
+def resize_beyond_any_table():
+    return (model(node("Resize", ["x", "roi", "", "sizes"], ["y"], name="n", mode="linear",
+                       coordinate_transformation_mode="tf_crop_and_resize"), inputs=[value("x", (1, 1, 4, 4))],
+                  constants=[tensor("roi", [0, 0, 0.4, 0.6, 1, 1, 0.6, 0.8]), tensor("sizes", [1, 1, 3 + 2**41, 3], np.int64)]),
+            UNSUPPORTED, "shape x=1x1x4x4: node 'n': 'mrc.resize' op has no kernel for these types and attributes")
+
+
 DEPENDS = "the size of its result depends on the values of "
 
 

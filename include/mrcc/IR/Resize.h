@@ -14,6 +14,7 @@ struct ResizeTaps {
 };
 
 /// Taps of entry `i` of the op's `axes`; `dims` is resizeDims(op). The roi (if the op has one) must be constant.
+/// Nothing if it is missing, or for more than 2^26 taps.
 std::optional<ResizeTaps> resizeTaps(mlir::Operation *resize, size_t i, llvm::ArrayRef<ResizeDim> dims,
                                      llvm::ArrayRef<double> roi);
 
