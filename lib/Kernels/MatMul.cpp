@@ -340,10 +340,13 @@ private:
       for (int64_t j = 0; j < vectors; j += perPanel)
         kb.prefetch(b, {c, kb.add(place[j].first, panels), k, 0}, false, cacheLevel);
     };
-    const bool ahead = get("ahead");
-    if (get("rowsAhead") && tile.width() * bitWidth(kernel.types[0]) / 8 > 64 && epilogue.out.strideClass == 1)
+    // Tiles of narrow rows have fewer products to a load: they do without some of this.
+    const bool ahead = get("ahead"), wide = tile.width() * bitWidth(kernel.types[0]) / 8 > 64,
+               rowsAhead = get("rowsAhead") && (wide || !ahead);
+    if (get("rowsAhead") && wide && epilogue.out.strideClass == 1)
       fetchOutput(kb.add(first, count), count, column0, active);
-    // Of A's rows, if one follows the other without gaps: elements a step.
+    // The next tile's rows of A in equal shares, if one follows the other without gaps: elements a step. The hardware
+    // does not foresee many short rows.
     const Index nextRows = kb.mul(kb.add(first, count), q.aRow),
                 share = kb.select(kb.equal(q.aRow, kb.mul(q.depth, q.chunks)), count, 0);
     auto multiply = [&](Index c, Index from, Index to, ValueRange in) {
@@ -364,28 +367,20 @@ private:
       // The next chunk lies apart from this one; behind the last one come the next columns.
       Value goesOn = kb.less(c, kb.sub(q.chunks, 1));
       Index nextChunk = kb.select(goesOn, kb.add(c, 1), 0), nextChunkPanels = kb.select(goesOn, 0, nextPanels);
-      auto fetchChunk = [&](Index k) { prefetchB(nextChunk, k, nextChunkPanels, 2); };
-      auto part = [&](Index from, Index to, ValueRange in, llvm::function_ref<void(Index)> fetch) {
-        return multiplyLoop(arithmetic, from, to, count, vectors, in, loadA, loadB, fetch);
-      };
-      llvm::function_ref<void(Index)> fetch = nullptr;
-      if (form == bPacked && get("chunked") && !ahead)
-        fetch = fetchChunk;
-      // The next tile's rows in equal shares: the hardware does not foresee many short rows.
-      auto fetchRows = [&](Index k) {
-        if (fetch)
-          fetch(k);
-        kb.prefetch(flatA, {kb.add(nextRows, kb.mul(kb.add(base, k), share))});
-      };
-      if (!ahead && get("rowsAhead"))
-        return part(from, to, in, fetchRows);
-      if (!ahead)
-        return part(from, to, in, fetch);
       // This tile's share of the next columns, which come from far away: one line a step, in as many steps.
       auto before = [&](Index row) { return kb.div(kb.mul(kb.sub(row, row0), kb.sub(to, from)), rows); };
       Index start = before(first), middle = kb.add(from, kb.sub(before(kb.add(first, count)), start));
-      auto fetchColumns = [&](Index k) { prefetchB(c, kb.add(k, start), nextPanels, 2); };
-      return part(middle, to, part(from, middle, in, fetchColumns), nullptr);
+      auto part = [&](Index from, Index to, ValueRange in, bool columns) {
+        return multiplyLoop(arithmetic, from, to, count, vectors, in, loadA, loadB, [&](Index k) {
+          if (columns)
+            prefetchB(c, kb.add(k, start), nextPanels, 2);
+          else if (get("chunked") && !ahead)
+            prefetchB(nextChunk, k, nextChunkPanels, 2);
+          if (rowsAhead)
+            kb.prefetch(flatA, {kb.add(nextRows, kb.mul(kb.add(base, k), share))});
+        });
+      };
+      return ahead ? part(middle, to, part(from, middle, in, true), false) : part(from, to, in, false);
     };
     auto chunks = [&](Index from, Index to, ValueRange in) {
       return kb.loop(from, to, 1, in, [&](Index c, ValueRange in) { return multiply(c, 0, q.depth, in); });
