@@ -6,8 +6,8 @@
 //   rows     new maximum; p = exp(S - maximum); the running sum stays a vector; what was summed so far is scaled
 //   values   O = O * correction + p V, in tiles of at most three vectors of columns
 // after M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax" (2018), and T. Dao et al.,
-// "FlashAttention" (2022). With one block of keys nothing is corrected. Keys beyond the last have a score of minus infinity: what is added to the scores of a panel,
-// 0 or -inf, is its last row.
+// "FlashAttention" (2022). With one block of keys nothing is corrected. Keys beyond the last have a score of minus
+// infinity: what is added to the scores of a panel, 0 or -inf, is its last row.
 #include "Families.h"
 #include "Tile.h"
 #include "VectorMath.h"

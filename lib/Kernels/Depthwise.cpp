@@ -36,12 +36,10 @@ template <class T> struct Params {
   std::vector<ImageWalk<T>> outs;
   // How far three pixels or taps are. See Strip.
   T inTriple = 0, tapTriple = 0;
-  T inAhead = 0, outAhead = 0; // elements of a pixel's run per channel, see fetchAhead
   std::vector<T> outTriples;
   template <class F> void each(F f) {
     for (T *x : {&height, &width, &channels, &inHeight, &inWidth, &top, &left, &insideLeft, &insideRight, &rowBlock,
-                 &rowBlocks, &channelBlock, &channelBlocks, &tapStride, &weightChannel, &inTriple, &tapTriple, &inAhead,
-                 &outAhead})
+                 &rowBlocks, &channelBlock, &channelBlocks, &tapStride, &weightChannel, &inTriple, &tapTriple})
       f(*x);
     in.each(f);
     for (ImageWalk<T> &walk : outs)
@@ -128,8 +126,6 @@ static llvm::Expected<BoundLaunch> bindDepthwise(const LaunchSite &site, const T
   q.rowBlocks = std::max<int64_t>(1, ceilDiv(q.height, q.rowBlock));
   bound.units = std::max<int64_t>(1, out.dims[0] * q.rowBlocks * q.channelBlocks);
   bound.flops = 2 * out.dims[0] * q.height * q.width * q.channels * taps;
-  q.inAhead = q.channelBlocks == 1 && q.in.pixel == q.channels,
-  q.outAhead = q.channelBlocks == 1 && q.outs[0].pixel == q.channels;
   writeParams(q, bound.params);
   const int64_t outVectors = out.dims[0] * q.height * q.width * vectors;
   const int64_t tileLoads = kernelSize[0] * ((tilePixels - 1) * steps[1] + kernelSize[1]);
@@ -153,7 +149,8 @@ static llvm::Expected<BoundLaunch> bindDepthwise(const LaunchSite &site, const T
   for (size_t i = 0; i < q.outs.size(); ++i)
     config["pixel" + std::to_string(i)] = known(q.outs[i].pixel);
   // Input and output that do not stay in L2: the next row of tiles is fetched ahead.
-  config["ahead"] = q.inAhead && 4 * (viewBytes(in) + viewBytes(out)) > 5 * target.l2Bytes;
+  config["ahead"] =
+      q.channelBlocks == 1 && q.in.pixel == q.channels && 4 * (viewBytes(in) + viewBytes(out)) > 5 * target.l2Bytes;
   config["immediate"] = bound.params.size();
   bound.scratchBytes = tilePixels * lanes * bitWidth(compute) / 8;
   finishBind(bound, site);
@@ -361,18 +358,19 @@ private:
   }
 
   /// Brings what the tile below adds to the input, and its outputs, into cache, a share with each vector of channels.
-  /// Pixels that follow each other without gaps are one run; others are not fetched.
+  /// Pixels that follow each other without gaps are one run; outputs that do not are not fetched.
   void fetchAhead(Index y, Index x, Index c, int64_t columns, int64_t lanes) {
-    auto fetch = [&](unsigned view, Index start, Index perChannel, int64_t pixels) {
-      Index run = kb.add(start, kb.mul(kb.mul(c, perChannel), pixels));
+    auto fetch = [&](unsigned view, Index start, int64_t pixels) {
+      Index run = kb.add(start, kb.mul(c, pixels));
       for (int64_t i = 0; i < pixels * lanes; i += 16)
         kb.prefetch(kb.view(view, {1}, {1}, kb.add(run, i)), {0}, view == 0);
     };
     Index row = kb.add(inputRow(y), kh * dh), pixel = kb.mul(inputColumn(x), q.in.pixel);
     for (int64_t r = 0; r < sh; ++r)
-      fetch(1, kb.add(inImage, kb.add(kb.mul(kb.add(row, r), q.in.row), pixel)), q.inAhead, columns * sw);
+      fetch(1, kb.add(inImage, kb.add(kb.mul(kb.add(row, r), q.in.row), pixel)), columns * sw);
     const auto &out = q.outs[0];
-    fetch(0, kb.add(outImages[0], kb.add(kb.mul(kb.add(y, 1), out.row), kb.mul(x, out.pixel))), q.outAhead, columns);
+    if (get("pixel0") > 0)
+      fetch(0, kb.add(outImages[0], kb.add(kb.mul(kb.add(y, 1), out.row), kb.mul(x, out.pixel))), columns);
   }
 
   /// Adds one row of taps to the sums of a tile. `valid`: for columns of the input that may lie outside, whether not.

@@ -2,10 +2,10 @@
 //
 // A team is one run's meeting point with the workers. For each step the caller deals [0, units) into one range a
 // participant and announces it; everybody takes half of what is left at the front of its own range, later at the back
-// of others', until nothing is left (more than half where the step says that starting costs). A range is one atomic word, so taking is one compare-and-swap, and whoever
-// succeeds holds units that the step cannot end without: only then is the task read. The caller never waits for a
-// worker that has taken nothing, so busy or missing workers cost no time. Which thread does which units does not matter
-// for results.
+// of others', until nothing is left (more than half where the step says that starting costs). A range is one atomic
+// word, so taking is one compare-and-swap, and whoever succeeds holds units that the step cannot end without: only then
+// is the task read. The caller never waits for a worker that has taken nothing, so busy or missing workers cost no
+// time. Which thread does which units does not matter for results.
 //
 // Idle workers look at all active teams, then pause, then sleep on a futex; waking is one system call, made only if
 // somebody sleeps. With one thread nothing of this is touched.
