@@ -171,8 +171,8 @@ static void flexAttention(NodeContext &c) {
 }
 
 /// Rotates pairs of features by an angle that depends on the position. x is [B, S, heads * D] or [B, heads, S, D];
-/// sines and cosines are tables [positions, rotated / 2] where `positions` ([B or 1, S]) is given, else [B, S, rotated
-/// / 2].
+/// sines and cosines are tables [positions, rotated / 2] where `positions` ([B or 1, S]) is given, else of
+/// [B, S, rotated / 2].
 static void rotate(NodeContext &c, Value x, Value cosines, Value sines, Value positions, int64_t heads) {
   bool packed = c.rank(x) == 3, interleaved = c.integer("interleaved", 0);
   if (packed && heads < 1)
